@@ -1,0 +1,35 @@
+-- gate: a worker has a task's message in hand, before its pool: let it pass, park it, or drop the copy.
+--
+-- KEYS   the eleven keys of the scope (README)
+-- ARGV   as submit, then: ticket ('' = the message carries none), redelivered (1|0)
+-- REPLY  {'go', ticket, slot (us), now (us), id} | {'parked', slot, now, id}
+--        | {'stale'}   a later copy of this message is or was under way: acknowledge and forget this one
+--        | error UNDECLARED
+--
+-- @include lib/clock
+-- @include lib/gcra
+-- @include lib/scope
+-- @include lib/entry
+-- @include lib/pace
+-- @include lib/lane
+-- @include lib/flight
+-- @include lib/enter
+local now, id, lease = clock(ARGV[1]), ARGV[2], tonumber(ARGV[11])
+local ticket, redelivered = ARGV[14], ARGV[15] == '1'
+
+if ticket ~= '' then
+  local current = flight_ticket(id)
+  if current == ticket then
+    redis.call('ZADD', FLIGHT, whole(now + lease), id)
+    return {'go', ticket, whole(now), whole(now), id}
+  end
+  if current or flight_stale(id, ticket) then return {'stale'} end
+elseif redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then
+  return {'stale'} -- parked or let through by a worker that died before it could acknowledge
+end
+
+local entry = {
+  id = id, lane = ARGV[3], rank = ARGV[4], expires = tonumber(ARGV[5]), eta = tonumber(ARGV[6]),
+  keys = split(ARGV[7]), costs = split(ARGV[8]), message = ARGV[9], keys_text = ARGV[7], costs_text = ARGV[8],
+}
+return enter(now, entry, tonumber(ARGV[10]), lease, ARGV[12], ARGV[13])

@@ -1,0 +1,27 @@
+-- An entry is one parked or released task: MESSAGES[id] = seven fields and the message, whose bytes
+-- nobody here looks into. It stays there, unchanged, until its body starts.
+
+local FIELDS = '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()'
+
+local function entry_read(id, value)
+  local lane, rank, seq, expires, eta, keys, costs, at = string.match(value, FIELDS)
+  if not at then return nil end
+  return {
+    id = id, lane = lane, rank = rank, seq = seq, expires = tonumber(expires), eta = tonumber(eta),
+    keys = split(keys), costs = split(costs), message = string.sub(value, at),
+    keys_text = keys, costs_text = costs,
+  }
+end
+
+local function entry_store(entry)
+  redis.call('HSET', MESSAGES, entry.id, table.concat({
+    entry.lane, entry.rank, entry.seq, whole(entry.expires), whole(entry.eta), entry.keys_text, entry.costs_text,
+    entry.message,
+  }, '\n'))
+end
+
+-- entry_place: its place in the line: by lane, then priority, then first come. A task put back has its old
+-- sequence number and so returns to the head.
+local function entry_place(entry)
+  return entry.lane .. '|' .. entry.rank .. entry.seq .. '|' .. entry.id
+end

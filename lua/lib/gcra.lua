@@ -1,0 +1,18 @@
+-- The generic cell rate algorithm, "virtual scheduling" form (ITU-T I.371; ATM Forum TM 4.0).
+-- A token bucket is one number, its TAT: the time at which it is full again. Times in microseconds.
+
+-- gcra_slot: the earliest moment at which `cost` units may pass. Not later than now: at once.
+local function gcra_slot(tat, now, interval, burst, cost)
+  if cost == 0 then return now end
+  return math.max(tat, now) + (cost - burst) * interval
+end
+
+-- gcra_take: the TAT after `cost` units passed at `at`, which is gcra_slot's answer or later.
+local function gcra_take(tat, at, interval, cost)
+  return math.max(tat, at) + cost * interval
+end
+
+-- gcra_remaining: units that may pass back to back now.
+local function gcra_remaining(tat, now, interval, burst)
+  return math.max(0, math.floor(burst - math.max(0, tat - now) / interval))
+end

@@ -1,0 +1,25 @@
+-- Lanes: the parts of a backlog with one key combination. READY orders them by virtual time (start-time
+-- fair queueing, Goyal 1996: who was served least goes next); WAITING by the moment their own bucket allows.
+
+local function lane_idle(lane)
+  return not redis.call('ZSCORE', READY, lane) and not redis.call('ZSCORE', WAITING, lane)
+end
+
+-- lane_join: an idle lane starts at the present virtual time: idling earns no credit.
+local function lane_join(lane)
+  redis.call('ZADD', READY, redis.call('HGET', META, 'vtime') or '0', lane)
+end
+
+-- lane_return: put an entry into the line, and its lane among those to look at.
+local function lane_return(entry)
+  redis.call('ZADD', LINE, 0, entry_place(entry))
+  redis.call('ZREM', WAITING, entry.lane)
+  if not redis.call('ZSCORE', READY, entry.lane) then lane_join(entry.lane) end
+end
+
+-- lane_head: the id of its first entry and its place in the line; nil when the lane is empty.
+local function lane_head(lane)
+  local place = redis.call('ZRANGEBYLEX', LINE, '[' .. lane .. '|', '(' .. lane .. '}', 'LIMIT', 0, 1)[1]
+  if not place then return nil end
+  return string.sub(place, #lane + 20), place -- after '|', one digit of rank, 16 of sequence, '|'
+end

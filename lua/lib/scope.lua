@@ -1,0 +1,60 @@
+-- The keys of one scope, the same in the same order in every script of the backlog (key map: README).
+local LIMITS, META, LINE, MESSAGES, READY, WAITING = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5], KEYS[6]
+local DELAYED, FLIGHT, TICKETS, RELEASES, STALE = KEYS[7], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
+
+local DAY = 86400 * 1000000 -- us
+local MONTH_MS = 30 * 86400 * 1000
+local NEVER = 9e15 -- us; the year 2255, and still a whole number in a double
+
+-- limits_read: the limits as declared, each with an operator's override applied; nil when nobody has
+-- declared them (or the server lost them): the caller then declares and asks again.
+local function limits_read()
+  local flat = redis.call('HGETALL', LIMITS)
+  local limits, over, window = {}, {}, 64
+  for f = 1, #flat, 2 do
+    local field, value = flat[f], flat[f + 1]
+    if field == 'window' then
+      window = tonumber(value)
+    elseif string.sub(field, 1, 5) == 'rate:' then
+      over[tonumber(string.sub(field, 6))] = value
+    else
+      local interval, burst, fresh, keep, wide, name = string.match(value, '^(%d+) (%d+) (%d+) (%d+) ([01]) (.*)$')
+      limits[tonumber(field)] = {
+        interval = tonumber(interval), burst = tonumber(burst), fresh = tonumber(fresh), keep = tonumber(keep),
+        wide = wide == '1', name = name,
+      }
+    end
+  end
+  if #limits == 0 then return nil end
+  for i, value in pairs(over) do
+    local interval, burst = string.match(value, '^(%d+) (%d+)')
+    if limits[i] then limits[i].interval, limits[i].burst = tonumber(interval), tonumber(burst) end
+  end
+  return limits, window
+end
+
+local UNDECLARED = {err = 'UNDECLARED the limits of this scope are not in Redis; declare them and ask again'}
+
+-- split: 'a,b' -> {'a', 'b'}. Keys are percent-encoded, so no item is empty or holds a comma.
+local function split(text)
+  local items = {}
+  for item in string.gmatch(text, '[^,]+') do items[#items + 1] = item end
+  return items
+end
+
+-- next_seq: larger than every one before, even if the counter was lost: it never falls behind the clock.
+local function next_seq(now)
+  local last = tonumber(redis.call('HGET', META, 'seq'))
+  local seq = whole(math.max((last or 0) + 1, now))
+  redis.call('HSET', META, 'seq', seq)
+  if not last then redis.call('PEXPIRE', META, MONTH_MS) end
+  return seq
+end
+
+-- wake: tell the scheduler, if it means to sleep beyond `at`.
+local function wake(at, channel, scope)
+  local planned = tonumber(redis.call('HGET', META, 'wake'))
+  if planned and planned <= at then return end
+  redis.call('HSET', META, 'wake', whole(math.min(at, NEVER)))
+  redis.pcall('PUBLISH', channel, scope) -- refused by an ACL without channels: the scheduler's sweep finds it
+end

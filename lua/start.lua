@@ -1,0 +1,78 @@
+-- start: a body is about to run. Counts the start, or parks the task again. Here the bound is kept: for
+-- every interval of length t, starts <= burst + rate * t. The first to ask has the first slot, so order is
+-- kept although each pool process waits out its own.
+--
+-- KEYS   the eleven keys of the scope (README), then the start bucket of each limit
+-- ARGV   now ('' = ask Redis), mode ('take' a slot | 'begin' the body after a hold | 'late': as begin, but
+--        counted anew from now, since it begins after its slot), id, ticket, slot (us; 0 = none),
+--        near (us: so close, begin needs no asking), far (us: so far, the task is parked again),
+--        ahead (us), channel, scope, keys, costs (comma-separated)
+-- REPLY  {'go', wait (us)}    counted; run the body in so long
+--        {'hold', wait (us)}  counted; ask 'begin' in so long. Until then a crash loses nothing
+--        {'wait', wait (us)}  not counted; ask again in so long
+--        {'parked'} | {'stale'} | error UNDECLARED
+--
+-- @include lib/clock
+-- @include lib/gcra
+-- @include lib/bucket
+-- @include lib/scope
+-- @include lib/entry
+-- @include lib/pace
+-- @include lib/lane
+-- @include lib/flight
+local now, mode, id, ticket, slot = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+local near, far, ahead, channel, scope = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
+local keys, costs = split(ARGV[11]), split(ARGV[12])
+
+local limits, window = limits_read()
+if not limits then return UNDECLARED end
+local current, attempt = flight_ticket(id)
+local taking = mode == 'take'
+if taking and ((current and current ~= ticket) or flight_stale(id, ticket)) then return {'stale'} end
+
+local tats, at = {}, now
+if taking and slot - now <= far then at = math.max(now, slot) end
+for i, limit in ipairs(limits) do
+  local bucket = KEYS[11 + i]
+  if not bucket then break end -- a worker of an older release knows fewer limits
+  local rewound
+  tats[i], rewound = bucket_load(bucket, now, now + limit.fresh)
+  if rewound then bucket_store(bucket, tats[i], now, limit.keep) end
+  if taking and limit.interval == 0 then
+    at = math.huge
+  elseif taking then
+    at = math.max(at, gcra_slot(tats[i], now, limit.interval, limit.burst, tonumber(costs[i])))
+  end
+end
+local wait = at - now
+
+if wait > far then
+  local value = current and redis.call('HGET', MESSAGES, id)
+  if not value then return {'wait', far} end
+  flight_recall(id, now)
+  redis.call('HSET', TICKETS, id, ' ' .. math.max(0, attempt - 1)) -- it was late, not lost
+  lane_return(entry_read(id, value))
+  redis.call('HINCRBY', META, 'reparked', 1)
+  wake(now, channel, scope)
+  return {'parked'}
+end
+
+local flying = redis.call('ZCARD', FLIGHT)
+if mode ~= 'begin' then
+  for i, tat in ipairs(tats) do
+    local limit, cost = limits[i], tonumber(costs[i])
+    if cost > 0 then
+      tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now + cost * limit.interval)
+      bucket_store(KEYS[11 + i], tat, now, limit.keep)
+      -- The release time is never behind the start time, nor behind what those under way will take: else
+      -- each would come early, and wait in a pool slot for as long as the latest ever was late.
+      local others = limit.wide and math.min((flying - 1) * cost * limit.interval, ahead) or 0
+      pace_push(limit.name .. '|' .. keys[i], tat + math.max(0, others))
+    end
+  end
+  pace_expire()
+end
+if taking and wait > near then return {'hold', math.ceil(wait)} end
+if flight_end(id) == 1 then redis.call('HINCRBY', META, 'started', 1) end
+if flying >= window then wake(now, channel, scope) end
+return {'go', math.ceil(wait)}

@@ -1,0 +1,24 @@
+"""Fleet-wide rate limits for Celery: tasks wait their turn, requests are told when to come back."""
+
+from throttle.decision import Decision
+from throttle.decorator import throttled
+from throttle.errors import BacklogFull, CostExceedsLimit, InvalidRate, StoreUnavailable, ThrottleError
+from throttle.limiter import Limiter
+from throttle.limits import LeakyBucket, TokenBucket
+from throttle.rates import Rate
+
+__all__ = [
+    "BacklogFull",
+    "CostExceedsLimit",
+    "Decision",
+    "InvalidRate",
+    "LeakyBucket",
+    "Limiter",
+    "Rate",
+    "StoreUnavailable",
+    "ThrottleError",
+    "TokenBucket",
+    "throttled",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,290 @@
+"""The backlog of one scope: tasks accepted and not yet started. Each method is one atomic script."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import NoScriptError, RedisError, ResponseError
+
+from throttle.limits import TokenBucket
+from throttle.scripts import script
+from throttle.store import Store, translate
+
+logger = logging.getLogger(__name__)
+
+AHEAD = 25_000  #: µs before its slot that a task leaves for the broker: 10 × a broker hop
+LEASE = 30_000_000  #: µs that a released task may take to start or be renewed; doubles with each attempt
+LONGEST_LEASE = 3600_000_000
+CLAIM = 5_000_000  #: µs between taking a task out and confirming that the broker has it
+NEAR = 2_000  #: µs: a start this close is counted as begun, saving a round trip
+FAR = 50_000  #: µs: a start this far away gives the pool slot back
+REST = 15_000_000  #: µs after which a scope is looked at although nothing is due
+WINDOW = 64  #: tasks released and not started, at most, per scope and waiting lane …
+WINDOW_TIME = 0.25  #: … or what the rate lets start in this many seconds, where that is more
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the scripts know of a task; its message is opaque bytes to them.
+
+    Attributes:
+        id: the task's id.
+        lane: its key combination, as stored.
+        keys: one stored key per limit ('-' where the limit counts all together).
+        costs: units, one number per limit.
+        message: the dumped envelope.
+        rank: one digit, 0 goes first.
+        expires, eta: µs since the epoch; 0 for none.
+    """
+
+    id: str
+    lane: str
+    keys: tuple[str, ...]
+    costs: tuple[int, ...]
+    message: bytes
+    rank: int = 0
+    expires: int = 0
+    eta: int = 0
+
+    def args(self) -> list[Any]:
+        """As the scripts take it."""
+        keys, costs = ",".join(self.keys), ",".join(map(str, self.costs))
+        return [self.id, self.lane, self.rank, self.expires, self.eta, keys, costs, self.message]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What submit or gate said. `what`: 'go', 'parked' or 'stale'; times in µs by Redis's clock."""
+
+    what: str
+    ticket: str = ""
+    slot: int = 0
+    now: int = 0
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A task taken out of the backlog, to be published."""
+
+    id: str
+    ticket: str
+    slot: int
+    message: bytes
+
+
+class Backlog:
+    """One scope's backlog and limits.
+
+    Args:
+        store: where.
+        scope: which.
+        limits: the policies; all tasks of the scope have the same.
+    """
+
+    def __init__(self, store: Store, scope: str, limits: Sequence[TokenBucket]) -> None:
+        self.store, self.scope, self.limits = store, scope, tuple(limits)
+        self.keys = store.namer.backlog(scope)
+        self.names = tuple(limit.name or str(i) for i, limit in enumerate(limits, 1))
+        self._bucket = store.namer.scope(scope) + "b:"
+        self._registered = False
+        self._lock = threading.Lock()
+
+    # -- limits --------------------------------------------------------------------------------------
+
+    def declare(self, *, replace: bool) -> None:
+        """Store the limits; `replace` by a worker that starts, so that a deployed change takes effect."""
+        args: list[Any] = ["replace" if replace else "missing", self.window]
+        for name, limit in zip(self.names, self.limits, strict=True):
+            wide = 0 if limit.key is not None else 1
+            args += (limit.interval, limit.burst, limit.fresh, limit.keep, wide, name)
+        self._call("declare", args, timed=False)
+        self._reconsider()
+
+    @property
+    def window(self) -> int:
+        """Most tasks released and not started."""
+        rates = [1e6 / limit.interval for limit in self.limits if limit.interval and limit.key is None]
+        return max(WINDOW, int(min(rates) * WINDOW_TIME)) if rates else 16 * WINDOW
+
+    def register(self) -> None:
+        """Make the scope known to schedulers that have never heard of it."""
+        with self._lock:
+            if not self._registered:
+                self.store.client.sadd(self.store.namer.scopes, self.scope)
+                self._registered = True
+
+    # -- the way of a task -----------------------------------------------------------------------------
+
+    def submit(self, entry: Entry) -> Verdict:
+        """A producer is about to publish: 'go' (publish now) or 'parked'."""
+        return self._verdict(self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell()]))
+
+    def gate(self, entry: Entry, ticket: str = "", *, redelivered: bool = False) -> Verdict:
+        """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it)."""
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered)]
+        return self._verdict(self._declared("gate", args))
+
+    def start(
+        self, mode: str, id: str, ticket: str, slot: int, keys: Sequence[str], costs: Sequence[int]
+    ) -> tuple[str, int]:
+        """A body is about to run: 'take' a slot, 'begin' after a hold, or begin 'late'.
+
+        Returns:
+            ('go', µs to wait first), ('hold', µs until 'begin'), ('wait', µs until asking again),
+            ('parked', 0) or ('stale', 0).
+        """
+        buckets = [f"{self._bucket}{name}|{key}" for name, key in zip(self.names, keys, strict=True)]
+        args = [mode, id, ticket, slot, NEAR, FAR, AHEAD, *self._bell(), ",".join(keys), ",".join(map(str, costs))]
+        what, *wait = self._declared("start", args, buckets)
+        return _text(what), wait[0] if wait else 0
+
+    def release(
+        self, batch: int = 100, confirmed: Iterable[Due] = (), *, recover: bool = True
+    ) -> tuple[int, int, list[Due]]:
+        """Take out what is due, in one round trip with confirming the last batch and recovering lost ones.
+
+        Returns:
+            µs until the next look, tasks still parked, tasks to publish.
+        """
+        now = self.store.now()
+        pairs = [item for due in confirmed for item in (due.id, due.ticket)]
+        calls: list[tuple[str, list[Any]]] = [("confirm", [now, LEASE, LONGEST_LEASE, *pairs])] if pairs else []
+        calls += [("recover", [now, batch])] if recover else []
+        calls += [("release", [now, AHEAD, batch, CLAIM, REST])]
+        reply = self._pipeline(calls)[-1]
+        if reply[2]:
+            logger.error("scope %s: %d parked tasks have lost their message; was Redis evicting?", self.scope, reply[2])
+        flat = reply[3:]
+        due = [
+            Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3]) for i in range(0, len(flat), 4)
+        ]
+        return reply[0], reply[1], due
+
+    def confirm(self, tasks: Iterable[tuple[str, str]]) -> int:
+        """Renew the leases of (id, ticket) pairs still under way."""
+        pairs = [item for pair in tasks for item in pair]
+        return int(self._call("confirm", [LEASE, LONGEST_LEASE, *pairs])) if pairs else 0
+
+    def recover(self, ids: Sequence[str] = (), batch: int = 1000) -> int:
+        """Put named tasks in flight, or those whose lease ran out, back at the head of their lanes."""
+        return int(self._call("recover", [batch, *ids]))
+
+    def forget(self, *ids: str) -> int:
+        """These tasks will not run; returns how many were there."""
+        return int(self._call("forget", ids, timed=False)) if ids else 0
+
+    # -- looking ---------------------------------------------------------------------------------------
+
+    def depth(self, key: object = None) -> int:
+        """Tasks parked (not those released and not yet started)."""
+        client, (_, _, line, _, _, _, delayed, *_) = self.store.client, self.keys
+        if key is None:
+            return int(client.zcard(line)) + int(client.zcard(delayed))
+        lane = self.store.namer.identity(key)
+        return int(client.zlexcount(line, f"[{lane}|", f"({lane}}}"))
+
+    def counters(self) -> dict[str, int]:
+        """Counts since the scope was first used: parked, granted, released, started, reparked, recovered."""
+        raw = self.store.client.hgetall(self.keys[1])
+        names = ("parked", "granted", "released", "started", "reparked", "recovered")
+        found = {_text(name): value for name, value in raw.items()}
+        return {name: int(found.get(name, 0)) for name in names}
+
+    def flying(self) -> int:
+        """Tasks released and not yet started."""
+        return int(self.store.client.zcard(self.keys[7]))
+
+    def set_rate(self, rate: TokenBucket, index: int = 1) -> None:
+        """Override one limit's rate and burst, fleet-wide and at once, until `reset_rate`."""
+        self.store.client.hset(self.keys[0], f"rate:{index}", f"{rate.interval} {rate.burst}")
+        self._reconsider()
+
+    def reset_rate(self, index: int = 1) -> None:
+        """Back to the coded rate."""
+        self.store.client.hdel(self.keys[0], f"rate:{index}")
+        self._reconsider()
+
+    def _reconsider(self) -> None:
+        self._call("reconsider", self._bell())
+
+    def reset(self) -> None:
+        """Forget what was charged: all buckets are as new. Parked tasks stay."""
+        client = self.store.client
+        buckets = list(client.scan_iter(match=_glob(self._bucket) + "*", count=1000))
+        client.delete(self.keys[9], *buckets)
+        self._reconsider()
+
+    def purge(self) -> int:
+        """Throw all parked tasks away; returns how many there were."""
+        gone = self.depth()
+        client = self.store.client
+        flying = [_text(id) for id in client.zrange(self.keys[7], 0, -1)]
+        keep = {id: value for id in flying if (value := client.hget(self.keys[3], id))}
+        client.delete(*self.keys[2:7])
+        if keep:
+            client.hset(self.keys[3], mapping=keep)
+        return gone
+
+    # -- calling ---------------------------------------------------------------------------------------
+
+    def _bell(self) -> list[str]:
+        return [self.store.namer.channel, self.scope]
+
+    def _call(self, name: str, args: Sequence[Any], buckets: Sequence[str] = (), *, timed: bool = True) -> Any:
+        run: Callable[..., Any] = self.store.run if timed else self.store.run_plain
+        return run(name, [*self.keys, *buckets], args)
+
+    def _declared(self, name: str, args: Sequence[Any], buckets: Sequence[str] = ()) -> Any:
+        """Call a script that needs the limits; declare them if Redis does not know them (any more)."""
+        self.register()
+        try:
+            return self._call(name, args, buckets)
+        except ResponseError as exc:
+            if not str(exc).startswith("UNDECLARED"):
+                raise
+        self.declare(replace=False)
+        return self._call(name, args, buckets)
+
+    def _pipeline(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Several scripts in one round trip; each runs alone, and an unknown one is loaded first."""
+        try:
+            pipe = self.store.client.pipeline(transaction=False)
+            for name, args in calls:
+                pipe.evalsha(script(name).sha, len(self.keys), *self.keys, *args)
+            replies = pipe.execute(raise_on_error=False)
+        except RedisError as exc:
+            raise translate(exc) from exc
+        for i, (name, args) in enumerate(calls):
+            if isinstance(replies[i], NoScriptError):
+                replies[i] = self._direct(name, args)
+            elif isinstance(replies[i], RedisError):
+                raise translate(replies[i]) from replies[i]
+        return list(replies)
+
+    def _direct(self, name: str, args: Sequence[Any]) -> Any:
+        try:
+            return script(name)(self.store.client, self.keys, args)
+        except RedisError as exc:
+            raise translate(exc) from exc
+
+    def _verdict(self, reply: Sequence[Any]) -> Verdict:
+        what = _text(reply[0])
+        if what == "go":
+            return Verdict(what, _text(reply[1]), int(reply[2]), int(reply[3]), _text(reply[4]))
+        if what == "parked":
+            return Verdict(what, "", int(reply[1]), int(reply[2]), _text(reply[3]))
+        return Verdict(what)
+
+
+def _text(value: bytes | str | int) -> str:
+    return value.decode() if isinstance(value, bytes) else str(value)
+
+
+def _glob(text: str) -> str:
+    """`text` for MATCH, taken literally."""
+    return "".join("\\" + c if c in "*?[]\\" else c for c in text)

@@ -1,0 +1,113 @@
+"""What runs inside every worker: declares the limits, renews leases, and runs a scheduler."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+from celery import bootsteps, signals
+from celery.worker import state
+from redis.exceptions import RedisError
+
+from throttle.deployment import Deployment, _deployments, deployment
+from throttle.envelope import HEADER, Envelope
+from throttle.errors import StoreUnavailable
+from throttle.gate import parse
+from throttle.scheduler import Scheduler
+
+logger = logging.getLogger(__name__)
+
+RENEW = 10.0  #: s between renewals of the leases of tasks that wait for the pool (a lease lasts 30)
+
+
+class ThrottleStep(bootsteps.StartStopStep):  # type: ignore[misc]
+    """Celery consumer bootstep; added to an app by its first throttled task."""
+
+    requires = ("celery.worker.consumer.tasks:Tasks",)
+
+    def __init__(self, consumer: Any, **kwargs: Any) -> None:
+        super().__init__(consumer, **kwargs)
+        self._place = deployment(consumer.app)  # raises here, at start-up, when no Redis is configured
+        self._scheduler: Scheduler | None = None
+        self._timer: Any = None
+
+    def start(self, consumer: Any) -> None:
+        """The worker is connected."""
+        place = self._place
+        try:
+            for backlog in place.backlogs():
+                backlog.declare(replace=True)
+            place.clock.sample()
+        except StoreUnavailable as exc:
+            place.complain("worker: %s", exc)
+        self._timer = consumer.timer.call_repeatedly(RENEW, self._renew)
+        if place.settings.scheduler:
+            self._scheduler = scheduler_of(place)
+            self._scheduler.start()
+
+    def stop(self, consumer: Any) -> None:
+        """The worker shuts down, or has lost its broker."""
+        if self._timer is not None:
+            consumer.timer.cancel(self._timer)
+        if self._scheduler is not None:
+            self._scheduler.stop()
+        self._timer = self._scheduler = None
+
+    shutdown = stop
+
+    def _renew(self) -> None:
+        try:
+            self._place.clock.sample(1)
+            for task_name, held in _held().items():
+                task = self._place.app.tasks[task_name]
+                self._place.backlog(task.__throttle__, task_name).confirm(held)
+        except (StoreUnavailable, RedisError) as exc:
+            self._place.complain("worker: %s; leases are renewed later", exc)
+
+
+def _held() -> dict[str, list[tuple[str, str]]]:
+    """Per task, (id, ticket) of throttled requests that wait for the pool."""
+    held: dict[str, list[tuple[str, str]]] = {}
+    for request in tuple(state.reserved_requests):
+        ticket, _, id = parse(request.request_dict.get(HEADER))
+        if ticket and request.time_start is None:
+            held.setdefault(request.task.name, []).append((id, ticket))
+    return held
+
+
+def scheduler_of(place: Deployment) -> Scheduler:
+    """A scheduler that publishes with the app's broker connection."""
+    return Scheduler(
+        place.store, CeleryPublisher(place.app), place.backlogs, serves=lambda scope: not scope.startswith("queue:")
+    )
+
+
+class CeleryPublisher:
+    """Publishes released tasks to the broker as they were, never through `apply_async` again."""
+
+    def __init__(self, app: Any) -> None:
+        self._app, self._connection, self._producer = app, None, None
+
+    def publish(self, envelope: Envelope, header: str) -> None:
+        """Raises what kombu raises when the broker cannot be reached."""
+        if self._producer is None:
+            self._connection = self._app.connection_for_write()
+            self._producer = self._app.amqp.Producer(self._connection, auto_declare=False)
+        declare = [self._app.amqp.queues[envelope.queue]] if envelope.queue else []
+        envelope.publish(self._producer, header, declare=declare, retry=False)
+
+    def close(self) -> None:
+        """Drop the connection; the next publish makes a new one."""
+        connection, self._connection, self._producer = self._connection, None, None
+        if connection is not None:
+            connection.close()
+
+
+@signals.worker_process_init.connect(weak=False)
+def _warm(**_: Any) -> None:
+    """A new pool process connects before its first task: a cold start would come up to 60 ms late."""
+    for place in list(_deployments.values()):
+        try:
+            place.store.client.ping()
+        except RedisError as exc:
+            logger.debug("warming up: %s", exc)

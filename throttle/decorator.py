@@ -1,0 +1,131 @@
+"""`@throttled`: what users write."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from functools import wraps
+from typing import Any, TypeVar, cast
+
+from celery.app.task import Task
+from celery.local import PromiseProxy, Proxy
+
+from throttle.errors import ThrottleError
+from throttle.gate import gated
+from throttle.handle import HandleProperty
+from throttle.limits import TokenBucket
+from throttle.spec import Spec
+from throttle.start import before_start_of
+from throttle.submit import apply_async_of
+
+T = TypeVar("T")
+
+MARK = "__throttle__"
+
+
+def throttled(
+    *limits: TokenBucket | str | tuple[Any, Any] | float | None,
+    burst: int = 1,
+    key: str | int | Callable[..., object] | None = None,
+    initial: int | None = None,
+    cost: int | str | Callable[..., int] = 1,
+    scope: str | None = None,
+) -> Callable[[T], T]:
+    """Limit a Celery task for the whole fleet; what exceeds the limit waits its turn.
+
+    Works above or below `@app.task` and `@shared_task`, on class-based tasks, and on a task that exists.
+
+    Args:
+        limits: rates ("10/s") or limits (`TokenBucket`, `LeakyBucket`), all or nothing.
+        burst, key, initial: for limits given as rates; see `TokenBucket`.
+        cost: units a call takes: a number, a template over the arguments ("{pages}"), or a callable
+            given the arguments.
+        scope: a name that makes several tasks share buckets and backlog; the task's name unless said.
+
+    Raises:
+        InvalidRate, CostExceedsLimit, ThrottleError, TypeError: at import, for what is seen to be wrong.
+    """
+    spec = Spec([_limit(limit, burst, key, initial) for limit in limits], scope, cost)
+
+    def decorate(target: T) -> T:
+        _mark(target, spec)
+        return target
+
+    return decorate
+
+
+def _limit(limit: object, burst: int, key: Any, initial: int | None) -> TokenBucket:
+    if isinstance(limit, TokenBucket):
+        if burst != 1 or key is not None or initial is not None:
+            raise ThrottleError(f"say burst, key and initial inside {type(limit).__name__}(…), where they belong")
+        return limit
+    if callable(limit):
+        raise ThrottleError('@throttled needs a limit: @throttled("10/s")')
+    return TokenBucket(limit, burst, key=key, initial=initial)
+
+
+def _mark(target: Any, spec: Spec) -> None:
+    """Leave the spec where `Task.bind`, through which every task passes, finds it."""
+    kind = type(target)
+    if kind is PromiseProxy and not target.__evaluated__():
+        function = object.__getattribute__(target, "_Proxy__args")[0]
+    elif kind is Proxy:  # @shared_task: every app makes its own task of this function
+        function = inspect.getclosurevars(object.__getattribute__(target, "_Proxy__local")).nonlocals["fun"]
+    elif isinstance(target, Task):
+        adopt(type(target), spec, target._get_app())
+        return
+    elif inspect.isclass(target) and issubclass(target, Task):
+        spec.bind(_function(target))
+        setattr(target, MARK, spec)
+        if target.__dict__.get("__bound__"):
+            adopt(target, spec, target._app)
+        return
+    else:
+        function = target
+    if not callable(function):
+        raise ThrottleError(f"@throttled needs a Celery task or the function of one, not {target!r}")
+    spec.bind(function)
+    setattr(function, MARK, spec)
+
+
+def _function(cls: type[Task]) -> Callable[..., Any]:
+    """The task's function without `self`."""
+    run = inspect.getattr_static(cls, "run")
+    if isinstance(run, staticmethod):
+        return cast("Callable[..., Any]", run.__func__)
+    return cast("Callable[..., Any]", run.__get__(object()))
+
+
+def adopt(cls: type[Task], spec: Spec, app: Any) -> None:
+    """Make a task class throttled: its submit, its gate, its start."""
+    if not spec.active or "_throttle_adopted" in cls.__dict__:
+        return
+    spec.bind(_function(cls))
+    put = cast("Any", cls)
+    put._throttle_adopted = True
+    put.__throttle__ = spec
+    put.throttle = HandleProperty()
+    put.apply_async = apply_async_of(cls.apply_async)
+    put.before_start = before_start_of(cls.before_start)
+    put.Strategy = staticmethod(gated(cls.Strategy))
+    from throttle.bootstep import ThrottleStep
+
+    app.steps["consumer"].add(ThrottleStep)
+
+
+def _bind_and_adopt(bind: Any) -> Any:
+    @wraps(bind)
+    def wrapper(cls: type[Task], app: Any) -> Any:
+        bound = bind(cls, app)
+        run = inspect.getattr_static(cls, "run")
+        spec = cls.__dict__.get(MARK) or getattr(getattr(run, "__func__", run), MARK, None)
+        if isinstance(spec, Spec):
+            adopt(cls, spec, app)
+        return bound
+
+    return classmethod(wrapper)
+
+
+# The one seam: Celery binds every task to its app with this method, whatever made the task (app.task,
+# shared_task once per app, register_task) and whenever (lazily, at finalisation, in a shell).
+Task.bind = _bind_and_adopt(Task.bind.__func__)  # type: ignore[method-assign, attr-defined]

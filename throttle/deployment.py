@@ -1,0 +1,147 @@
+"""All that one Celery app throttles: its store, its backlogs, its tasks. Made when first needed."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+from weakref import WeakKeyDictionary
+
+from celery.utils.time import maybe_iso8601
+
+from throttle.backlog import Backlog, Entry
+from throttle.errors import ThrottleError
+from throttle.keys import Namer
+from throttle.settings import Settings
+from throttle.spec import Spec
+from throttle.store import Store
+
+logger = logging.getLogger(__name__)
+
+
+class Deployment:
+    """One app's throttling.
+
+    Args:
+        app: the Celery app.
+    """
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+        self.settings = Settings.of(app)
+        namer = Namer(self.settings.prefix, self.settings.key_secret)
+        self.store = Store(self.settings.redis, namer, timeout=self.settings.timeout)
+        self.clock = Clock(self.store)
+        self._backlogs: dict[str, Backlog] = {}
+        self._lock = threading.Lock()
+        self._complained = 0.0
+        # RabbitMQ: 9 goes first; Redis: 0 does
+        self.highest_first = str(app.conf.broker_write_url).partition(":")[0] in ("amqp", "amqps", "pyamqp")
+
+    def backlog(self, spec: Spec, task_name: str) -> Backlog:
+        """The backlog of a task's scope.
+
+        Raises:
+            ThrottleError: another task of this scope has other limits.
+        """
+        scope = spec.scope or task_name
+        found = self._backlogs.get(scope)
+        if found is None:
+            with self._lock:
+                found = self._backlogs.setdefault(scope, Backlog(self.store, scope, spec.limits))
+        if _policies(found.limits) != _policies(spec.limits):
+            raise ThrottleError(
+                f"task {task_name} limits scope {scope!r} by {_said(spec.limits)}, another task by "
+                f"{_said(found.limits)}; tasks that share a scope need the same limits"
+            )
+        return found
+
+    def backlogs(self) -> list[Backlog]:
+        """The backlogs of all throttled tasks the app knows."""
+        for task in list(self.app.tasks.values()):
+            spec = getattr(task, "__throttle__", None)
+            if spec is not None and spec.active:
+                self.backlog(spec, task.name)
+        return list(self._backlogs.values())
+
+    def entry(
+        self, spec: Spec, id: str, call: tuple[Sequence[Any], Mapping[str, Any]], message: bytes,
+        headers: Mapping[str, Any], priority: int | None,
+    ) -> Entry:  # fmt: skip
+        """What the scripts need to know of one task."""
+        lane, keys, costs = spec.resolve(*call, self.store.namer.identity)
+        rank = min(9, max(0, priority or 0))
+        if self.highest_first:
+            rank = 9 - rank
+        expires, eta = self._micros(headers.get("expires")), self._micros(headers.get("eta"))
+        return Entry(id, lane, keys, costs, message, rank, expires, eta)
+
+    def _micros(self, moment: Any) -> int:
+        """A header's time in µs since the epoch; 0 for none, and for what Celery itself will refuse."""
+        if not moment:
+            return 0
+        try:
+            at = moment if isinstance(moment, datetime) else maybe_iso8601(moment)
+            return int((at if at.tzinfo else at.replace(tzinfo=self.app.timezone)).timestamp() * 1e6)
+        except (ValueError, TypeError, AttributeError, OverflowError):
+            return 0
+
+    def complain(self, text: str, *args: object) -> None:
+        """Warn about the store, once a minute at most."""
+        now = time.monotonic()
+        if now - self._complained >= 60 or not self._complained:
+            self._complained = now
+            logger.warning(text + " (repeats are not logged for a minute)", *args)
+
+
+class Clock:
+    """Redis's clock as seen from here: how far it is ahead of this machine's monotonic clock."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._ahead, self._width = store, 0, float("inf")
+
+    def sample(self, rounds: int = 3) -> None:
+        """Ask Redis for the time; the quickest answer is the most exact, to half its round trip."""
+        self._width *= 1.5  # clocks drift: an old sample must not win for ever
+        for _ in range(rounds):
+            before = time.monotonic_ns() // 1000
+            seconds, micros = self._store.client.time()
+            after = time.monotonic_ns() // 1000
+            if after - before <= self._width:
+                self._width = after - before
+                self._ahead = int(seconds) * 10**6 + int(micros) - (before + after) // 2
+
+    def local(self, moment: int) -> float:
+        """A moment of Redis's clock (µs) on this machine's monotonic clock (s)."""
+        if self._width == float("inf"):
+            self.sample()
+        return (moment - self._ahead) / 1e6
+
+
+_deployments: WeakKeyDictionary[Any, Deployment] = WeakKeyDictionary()
+_making = threading.RLock()
+
+
+def deployment(app: Any) -> Deployment:
+    """The deployment of an app.
+
+    Raises:
+        ThrottleError: no Redis is configured, or a setting makes no sense.
+    """
+    app = app._get_current_object() if hasattr(app, "_get_current_object") else app
+    found = _deployments.get(app)
+    if found is None:
+        with _making:
+            found = _deployments.get(app) or _deployments.setdefault(app, Deployment(app))
+    return found
+
+
+def _policies(limits: Sequence[Any]) -> list[tuple[Any, ...]]:
+    return [(limit.rate, limit.burst, limit.initial, limit.name, limit.key is None) for limit in limits]
+
+
+def _said(limits: Sequence[Any]) -> str:
+    return " and ".join(str(limit) for limit in limits)

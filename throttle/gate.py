@@ -1,0 +1,162 @@
+"""The gate: in the worker's consumer, before the pool, with the raw message in hand. The authority."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import Any
+
+from celery.exceptions import InvalidTaskError
+from celery.utils.imports import instantiate, symbol_by_name
+from celery.worker.state import revoked as revoked_tasks
+from kombu.exceptions import ContentDisallowed, DecodeError
+
+from throttle.backlog import Verdict
+from throttle.deployment import Deployment, deployment
+from throttle.envelope import HEADER, Envelope
+from throttle.errors import StoreUnavailable, ThrottleError
+
+logger = logging.getLogger(__name__)
+
+HANDOVER = 0.006  #: s before its slot that a task goes to the pool, where its process waits out the rest
+LATE = 1.0  #: s after its slot at which a message is not trusted any more but asked about
+RETRY = 1.0  #: s between two tries while Redis cannot serve
+
+
+def gated(inner: Any) -> Callable[..., Any]:
+    """A `Task.Strategy` that asks before the task's own strategy sees the message."""
+
+    def strategy(task: Any, app: Any, consumer: Any, **kwargs: Any) -> Any:
+        place = deployment(app)
+        task.Request = _request_class(symbol_by_name(task.Request), place)
+        handler = instantiate(inner, task, app, consumer, **kwargs)
+        if not place.settings.enabled:
+            return handler
+        return Gate(task, place, consumer, handler)
+
+    return strategy
+
+
+class Gate:
+    """One throttled task's message handler in one consumer."""
+
+    def __init__(self, task: Any, place: Deployment, consumer: Any, handler: Callable[..., Any]) -> None:
+        self._task, self._place, self._consumer, self._handler = task, place, consumer, handler
+        self._spec = task.__throttle__
+        self._backlog = place.backlog(self._spec, task.name)
+
+    def __call__(self, message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
+        """What Celery's consumer calls with each message of the task."""
+        delivery = (message, body, ack, reject, callbacks)
+        ticket, slot, id = parse(message.headers.get(HEADER))
+        late = time.monotonic() - self._place.clock.local(slot) if ticket else 0.0
+        if ticket and late < LATE and not message.delivery_info.get("redelivered"):
+            self._pass(delivery, f"{ticket} {slot} {id}", self._place.clock.local(slot))
+        else:
+            self._ask(delivery, ticket, id)
+
+    def _ask(self, delivery: Any, ticket: str, id: str) -> None:
+        message, body, ack, *_ = delivery
+        call, about = self._call(message, body)
+        if self._dropped(about):
+            return self._deliver(delivery, message.headers.get(HEADER))
+        envelope = Envelope.of(message)
+        try:
+            priority = envelope.properties.get("priority")
+            entry = self._place.entry(self._spec, id or about["id"], call, envelope.dump(), about, priority)
+            redelivered = bool(message.delivery_info.get("redelivered"))
+            verdict = self._backlog.gate(entry, ticket, redelivered=redelivered)
+        except StoreUnavailable as exc:
+            return self._without_store(delivery, ticket, id, exc)
+        except ThrottleError:  # a cost or key that cannot be: the task fails once, when it would start
+            return self._deliver(delivery, None)
+        self._obey(verdict, delivery, ack)
+
+    def _obey(self, verdict: Verdict, delivery: Any, ack: Any) -> None:
+        if verdict.what == "go":
+            due = time.monotonic() + max(0, verdict.slot - verdict.now) / 1e6
+            self._pass(delivery, f"{verdict.ticket} {verdict.slot} {verdict.id}", due)
+        else:  # parked: Redis has it; stale: another copy is under way
+            logger.debug("%s[%s] %s", self._task.name, verdict.id, verdict.what)
+            ack(logger, self._consumer.connection_errors)
+
+    def _pass(self, delivery: Any, header: str, due: float) -> None:
+        """To the pool, a little before the slot; until then it waits on the consumer's timer."""
+        header = f"{header} {due:.6f}"
+        wait = due - time.monotonic() - HANDOVER
+        if wait > 0:
+            self._later(wait, self._deliver, delivery, header)
+        else:
+            self._deliver(delivery, header)
+
+    def _deliver(self, delivery: Any, header: str | None) -> None:
+        message, body, ack, reject, callbacks = delivery
+        consumer = self._consumer
+        message.headers = {**message.headers, HEADER: header}
+        try:
+            self._handler(message, body, ack, reject, callbacks)
+        except (InvalidTaskError, ContentDisallowed) as exc:
+            consumer.on_invalid_task(body, message, exc)
+        except DecodeError as exc:
+            consumer.on_decode_error(message, exc)
+
+    def _without_store(self, delivery: Any, ticket: str, id: str, exc: StoreUnavailable) -> None:
+        self._place.complain("gate: %s; policy %r", exc, self._place.settings.on_store_error)
+        if self._place.settings.on_store_error == "open":
+            self._deliver(delivery, None)
+        else:
+            self._later(RETRY, self._ask, delivery, ticket, id)
+
+    def _later(self, wait: float, then: Callable[..., None], *args: Any) -> None:
+        """Call on the consumer's timer, unless the connection was lost meanwhile: the broker redelivers."""
+        consumer, connection = self._consumer, self._consumer.restart_count
+
+        def call() -> None:
+            if consumer.restart_count == connection:
+                then(*args)
+
+        consumer.timer.call_after(wait, call)
+
+    def _call(self, message: Any, body: Any) -> tuple[tuple[Any, Any], dict[str, Any]]:
+        """Arguments and headers of protocol 2, or of the older ones that keep all in the body."""
+        payload = body if body is not None else message.payload
+        if isinstance(payload, dict):
+            return (payload.get("args", ()), payload.get("kwargs", {})), {**payload, **message.headers}
+        return (payload[0], payload[1]), message.headers
+
+    def _dropped(self, about: dict[str, Any]) -> bool:
+        """Whether Celery will drop it (revoked or expired): then nothing is charged."""
+        expires = self._place._micros(about.get("expires"))
+        return about.get("id") in revoked_tasks or bool(expires and expires < time.time() * 1e6)
+
+
+def parse(header: Any) -> tuple[str, int, str]:
+    """Ticket, slot and entry id of our header; empty for none, and for what is none of ours."""
+    parts = header.split(" ") if isinstance(header, str) else ()
+    if len(parts) < 3 or not (parts[0].isascii() and parts[0].isdigit() and parts[1].isascii() and parts[1].isdigit()):
+        return "", 0, ""
+    if len(parts[1]) > 17:
+        return "", 0, ""
+    return parts[0], int(parts[1]), parts[2]
+
+
+def _request_class(base: type, place: Deployment) -> type:
+    """The task's Request; it does not hold an ETA in worker memory, and tells when Celery drops the task."""
+    if getattr(base, "_throttle_place", None) is place:
+        return base
+
+    class ThrottledRequest(base):  # type: ignore[misc]
+        _throttle_place = place
+        eta = None  # it has waited in the backlog
+
+        def _announce_revoked(self, *args: Any, **kwargs: Any) -> None:
+            super()._announce_revoked(*args, **kwargs)
+            ticket, _, id = parse(self._request_dict.get(HEADER))
+            if ticket:
+                try:
+                    place.backlog(self.task.__throttle__, self.task.name).forget(id)
+                except StoreUnavailable as exc:
+                    place.complain("gate: %s; a revoked task is forgotten later", exc)
+
+    return ThrottledRequest

@@ -1,0 +1,60 @@
+"""`task.throttle`: the handle on a throttled task's scope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from throttle.deployment import deployment
+from throttle.limits import TokenBucket
+
+
+class Handle:
+    """What waits, and what one may do about it; for a whole scope, from any process."""
+
+    def __init__(self, task: Any) -> None:
+        self._task = task
+
+    @property
+    def backlog(self) -> Any:
+        """The scope's backlog."""
+        return deployment(self._task.app).backlog(self._task.__throttle__, self._task.name)
+
+    @property
+    def limits(self) -> tuple[TokenBucket, ...]:
+        """The limits as coded."""
+        return tuple(self._task.__throttle__.limits)
+
+    def depth(self, key: object = None) -> int:
+        """Tasks waiting in the scope, or those of one key."""
+        return int(self.backlog.depth(key))
+
+    def set_rate(self, rate: object, *, burst: int | None = None) -> None:
+        """Override the first limit's rate for the whole fleet, at once, until `reset_rate`; 0 closes it.
+
+        Raises:
+            InvalidRate: as at decoration.
+        """
+        coded = self.limits[0]
+        limit = TokenBucket(rate, coded.burst if burst is None else burst)
+        if limit.rate is None:
+            raise ValueError("a rate can be raised or 0, not removed, at run time")
+        self.backlog.set_rate(limit)
+
+    def reset_rate(self) -> None:
+        """Back to the coded rate."""
+        self.backlog.reset_rate()
+
+    def reset(self) -> None:
+        """Forget what was charged: the buckets are as new. Waiting tasks stay."""
+        self.backlog.reset()
+
+    def purge(self) -> int:
+        """Throw all waiting tasks away; returns how many there were."""
+        return int(self.backlog.purge())
+
+
+class HandleProperty:
+    """`task.throttle`, made when asked for."""
+
+    def __get__(self, task: Any, owner: Any = None) -> Any:
+        return self if task is None else Handle(task)

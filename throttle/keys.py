@@ -1,0 +1,51 @@
+"""Names in Redis. One scope is one hash slot; text from outside can change neither slot nor structure."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from hashlib import blake2b
+from urllib.parse import quote
+
+#: The keys of a scope's backlog, in the order every script takes them.
+PARTS = (
+    "limits", "meta", "line", "messages", "ready", "waiting", "delayed", "flight", "tickets", "releases", "stale",
+)  # fmt: skip
+
+#: No key of kombu begins like this: it uses queue names, _kombu.*, unacked*, and celery-task-meta-*.
+PREFIX = "throttle"
+
+_LONG = 64
+
+
+class Namer:
+    """Builds every key name of one deployment.
+
+    Args:
+        prefix: what all keys begin with.
+        secret: keys the digest under which long identities are stored, so that a dump does not tell them.
+    """
+
+    def __init__(self, prefix: str = PREFIX, secret: str = "") -> None:
+        if not prefix or "{" in prefix or "}" in prefix:
+            raise ValueError(f"prefix {prefix!r} must be some text without braces")
+        self.prefix, self._secret = prefix, secret.encode()[:64]
+        self.leader = f"{prefix}:leader"
+        self.scopes = f"{prefix}:scopes"
+        self.channel = f"{prefix}:wake"
+        self.identity = lru_cache(4096)(self._identity)
+
+    def _identity(self, key: object) -> str:
+        """A key as it stands in Redis: readable where short, a keyed digest (BLAKE2b) where long."""
+        text = str(key)
+        if len(text) > _LONG:
+            return "~" + blake2b(text.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=20).hexdigest()
+        return quote(text, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
+
+    def scope(self, scope: str) -> str:
+        """What the keys of one scope begin with; the braces make it one Redis Cluster hash slot."""
+        return f"{self.prefix}:{{{self.identity(scope)}}}:"
+
+    def backlog(self, scope: str) -> list[str]:
+        """The keys of a scope's backlog."""
+        start = self.scope(scope)
+        return [start + part for part in PARTS]

@@ -1,0 +1,116 @@
+"""Limits: the policies, as small immutable values that print themselves as people say them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from throttle.errors import CostExceedsLimit, InvalidRate
+from throttle.rates import Rate
+
+DAY = 86400 * 10**6  # µs
+
+#: Whom a limit counts apart: a template over the task's arguments, a value, or a callable given them.
+Key = "str | int | Callable[..., object] | None"
+
+
+@dataclass(frozen=True, init=False)
+class TokenBucket:
+    """At most `burst` units back to back from idle, then one per emission interval.
+
+    For every interval of length t: units ≤ burst + rate·t (GCRA, ITU-T I.371). Idle, it is full and holds
+    `burst` units; empty, the next unit comes after one emission interval.
+
+    Args:
+        rate: "10/s", "5/30s", (100, 7200) …; `None` is no limit, `0` is closed.
+        burst: units that may pass back to back, the first included; 1 (the default) is even spacing.
+        key: whom it counts apart: a template over the task's arguments ("{customer}"), a value, or a
+            callable given the arguments. `None`: one count for all.
+        initial: units in a bucket never used before; `burst` unless said. A bucket unused for a day
+            counts as never used.
+        name: what the policy is called in headers and in Redis. Limits of one name in one scope share buckets.
+
+    Raises:
+        InvalidRate: a rate outside the grammar or range, or a burst or initial that makes no sense.
+    """
+
+    rate: Rate | None
+    burst: int = 1
+    key: str | int | Callable[..., object] | None = field(default=None, kw_only=True)
+    initial: int | None = field(default=None, kw_only=True)
+    name: str | None = field(default=None, kw_only=True)
+
+    def __init__(
+        self,
+        rate: object,
+        burst: int = 1,
+        *,
+        key: str | int | Callable[..., object] | None = None,
+        initial: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        put = object.__setattr__
+        put(self, "rate", Rate.parse(rate))
+        put(self, "burst", burst)
+        put(self, "key", key)
+        put(self, "initial", initial)
+        put(self, "name", name)
+        self._check()
+
+    def _check(self) -> None:
+        _whole("burst", self.burst, 1, 10**9)
+        if self.initial is not None:
+            _whole("initial", self.initial, 0, self.burst)
+        if self.interval * self.burst > 2**52:
+            raise InvalidRate(f"burst {self.burst} at {self.rate} takes more than 142 years to refill")
+        if self.name is not None and not (self.name.isascii() and self.name.isprintable() and self.name):
+            raise InvalidRate(f"name {self.name!r} must be printable ASCII: it appears in HTTP fields")
+
+    @property
+    def interval(self) -> int:
+        """Emission interval, µs; 0 when closed (or when there is no limit)."""
+        return self.rate.interval if self.rate else 0
+
+    @property
+    def fresh(self) -> int:
+        """µs until a bucket never used before is full."""
+        return 0 if self.initial is None else (self.burst - self.initial) * self.interval
+
+    @property
+    def keep(self) -> int:
+        """µs for which a full bucket is remembered: none, unless a new one would not be full."""
+        return DAY if self.fresh else 0
+
+    def check_cost(self, cost: int, key: str | None = None) -> None:
+        """Raise `CostExceedsLimit` if `cost` units could never pass."""
+        if cost > self.burst:
+            raise CostExceedsLimit(cost, self.burst, key)
+
+    def __str__(self) -> str:
+        burst = f", burst {self.burst}" if self.burst != 1 else ""
+        return f"{self.rate if self.rate is not None else 'no limit'}{burst}"
+
+
+@dataclass(frozen=True, init=False)
+class LeakyBucket(TokenBucket):
+    """Work leaves at an even pace: what the scheduler shapes tasks into.
+
+    The same arithmetic as `TokenBucket` (a leaky bucket is a token bucket seen from below); `burst` is the
+    depth that may pass before spacing begins, 1 unless said.
+    """
+
+
+def _whole(what: str, value: object, least: int, most: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise InvalidRate(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+
+
+def check_units(cost: object) -> int:
+    """A cost as a whole number of units, 0 or more.
+
+    Raises:
+        InvalidRate: if it is not one.
+    """
+    _whole("cost", cost, 0, 10**9)
+    assert isinstance(cost, int)
+    return cost

@@ -1,0 +1,76 @@
+"""Settings, read from `app.conf` under `throttle_…` (`CELERY_THROTTLE_…` in Django's namespace)."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from throttle.errors import ThrottleError
+from throttle.keys import PREFIX
+from throttle.store import SCHEMES, check_url
+
+#: Every setting with its default.
+DEFAULTS: dict[str, Any] = {
+    "throttle_redis_url": None,  # URL, client or factory; None: the broker, or the result backend, if it is Redis
+    "throttle_prefix": PREFIX,  # what all keys begin with
+    "throttle_key_secret": "",  # keys the digest under which identities over 64 characters are stored
+    "throttle_enabled": True,  # False: tasks run unthrottled; what is parked still drains
+    "throttle_scheduler": True,  # False: this worker runs no scheduler
+    "throttle_timeout": 5.0,  # s one Redis command may take
+    "throttle_on_store_error": "park",  # "park": wait until Redis is back | "open": run unthrottled meanwhile
+}
+POLICIES = ("park", "open")
+
+MISSING = (
+    "throttled tasks need Redis, and neither the broker nor the result backend is one; "
+    'set throttle_redis_url, as in app.conf.throttle_redis_url = "redis://localhost:6379/0"'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """The settings of one app; see `DEFAULTS`."""
+
+    redis: Any
+    prefix: str
+    key_secret: str
+    enabled: bool
+    scheduler: bool
+    timeout: float
+    on_store_error: str
+
+    @classmethod
+    def of(cls, app: Any) -> Settings:
+        """Read and check them.
+
+        Raises:
+            ThrottleError: a value that makes no sense, or no Redis anywhere.
+        """
+        said = {name: app.conf.get(name, default) for name, default in DEFAULTS.items()}
+        policy = said["throttle_on_store_error"]
+        if policy not in POLICIES:
+            raise ThrottleError(f"throttle_on_store_error is {policy!r}; say one of {', '.join(map(repr, POLICIES))}")
+        return cls(
+            said["throttle_redis_url"] or _redis_of(app),
+            said["throttle_prefix"],
+            said["throttle_key_secret"],
+            bool(said["throttle_enabled"]),
+            bool(said["throttle_scheduler"]),
+            float(said["throttle_timeout"]),
+            policy,
+        )
+
+
+def _redis_of(app: Any) -> str:
+    for url in (app.conf.broker_write_url, app.conf.broker_url, app.conf.result_backend):
+        first = str(url or "").split(";")[0]
+        if first.partition("://")[0] in SCHEMES:
+            return check_url(_plain_ssl(first))
+    raise ThrottleError(MISSING)
+
+
+def _plain_ssl(url: str) -> str:
+    """kombu writes ssl_cert_reqs=CERT_NONE where redis-py reads ssl_cert_reqs=none."""
+    for name in ("NONE", "OPTIONAL", "REQUIRED"):
+        url = url.replace(f"ssl_cert_reqs=CERT_{name}", f"ssl_cert_reqs={name.lower()}")
+    return url

@@ -1,0 +1,153 @@
+"""What `@throttled` says of one task: its limits, whom they count apart, and what a call costs."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from string import Formatter
+from typing import Any
+
+from throttle.errors import InvalidRate, ThrottleError
+from throttle.limits import TokenBucket, check_units
+
+_LONGEST_LANE = 120
+
+
+class Spec:
+    """One task's throttling, checked as far as possible when it is written down.
+
+    Args:
+        limits: the policies, all or nothing.
+        scope: what shares buckets and backlog; the task's name unless said.
+        cost: units a call takes: a number, a template over the arguments ("{pages}"), or a callable
+            given the arguments.
+
+    Raises:
+        ThrottleError, InvalidRate, CostExceedsLimit: what can be seen to be wrong.
+    """
+
+    def __init__(self, limits: Sequence[TokenBucket], scope: str | None, cost: object) -> None:
+        self.limits = tuple(limit for limit in limits if limit.rate is not None)
+        self.scope, self.cost = scope, cost
+        if not limits:
+            raise ThrottleError('@throttled needs a limit: @throttled("10/s")')
+        if isinstance(cost, int):
+            for limit in self.limits:
+                if limit.interval:
+                    limit.check_cost(check_units(cost))
+        elif not isinstance(cost, str) and not callable(cost):
+            raise InvalidRate(f"cost must be a whole number, a template or a callable, not {cost!r}")
+        self._keys = [None if limit.key is None else _value(limit.key) for limit in self.limits]
+        self._cost = _value(cost)
+        self._arguments: _Arguments | None = None
+
+    @property
+    def active(self) -> bool:
+        """False when every limit is `None`: then nothing of ours runs."""
+        return bool(self.limits)
+
+    def bind(self, function: Callable[..., Any]) -> None:
+        """Check the templates against the task's signature.
+
+        Raises:
+            ThrottleError: a template names what the task does not take.
+        """
+        arguments = _Arguments(function)
+        for what, template in [("key", limit.key) for limit in self.limits] + [("cost", self.cost)]:
+            for name in _names(template):
+                if not arguments.takes(name):
+                    takes = ", ".join(arguments.names) or "no arguments"
+                    raise ThrottleError(
+                        f"{what} template {template!r} names {name!r}, "
+                        f"but {getattr(function, '__qualname__', function)} takes {takes}"
+                    )
+        self._arguments = arguments
+
+    def resolve(
+        self, args: Sequence[Any], kwargs: Mapping[str, Any], identity: Callable[[object], str]
+    ) -> tuple[str, tuple[str, ...], tuple[int, ...]]:
+        """Lane, stored key and cost per limit, of one call.
+
+        Raises:
+            ThrottleError: key or cost cannot be made of these arguments.
+            CostExceedsLimit: the cost could never pass.
+        """
+        values = self._arguments.values(args, kwargs) if self._arguments else dict(kwargs)
+        keys = []
+        for limit, key in zip(self.limits, self._keys, strict=True):
+            keys.append("-" if key is None else identity(_applied("key", limit.key, key, values, args, kwargs)))
+        cost = self._units(values, args, kwargs)
+        for limit, key in zip(self.limits, keys, strict=True):
+            if limit.interval:
+                limit.check_cost(cost, None if key == "-" else key)
+        return _lane(self.limits, keys, identity), tuple(keys), (cost,) * len(keys)
+
+    def _units(self, values: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        if isinstance(self.cost, int):
+            return self.cost
+        found = _applied("cost", self.cost, self._cost, values, args, kwargs)
+        try:
+            return check_units(int(found) if isinstance(found, str) else found)
+        except ValueError as exc:
+            raise InvalidRate(f"cost {self.cost!r} gave {found!r}, which is no whole number of units") from exc
+
+
+def _lane(limits: Sequence[TokenBucket], keys: Sequence[str], identity: Callable[[object], str]) -> str:
+    apart = [key for limit, key in zip(limits, keys, strict=True) if limit.key is not None]
+    lane = apart[0] if len(set(apart)) == 1 else ",".join(apart) or "-"
+    return lane if len(lane) <= _LONGEST_LANE else identity(lane)
+
+
+def _names(template: object) -> list[str]:
+    """Names of the arguments a template uses; none for values and callables."""
+    if not isinstance(template, str):
+        return []
+    try:
+        fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
+    except ValueError as exc:
+        raise ThrottleError(f"{template!r} is no template over the arguments: {exc}") from exc
+    names = [field.partition(".")[0].partition("[")[0] for field in fields]
+    if any(not name or name.isdigit() for name in names):
+        raise ThrottleError(f"{template!r} must name its arguments, as in '{{customer}}'")
+    return names
+
+
+def _value(said: object) -> Callable[[Mapping[str, Any], Sequence[Any], Mapping[str, Any]], object]:
+    """How to make a key or cost of a call."""
+    if callable(said):
+        return lambda values, args, kwargs: said(*args, **kwargs)
+    names = _names(said)
+    if not names:
+        constant = said.format() if isinstance(said, str) else said
+        return lambda values, args, kwargs: constant
+    template = str(said)
+    if template == f"{{{names[0]}}}":
+        return lambda values, args, kwargs: values[names[0]]
+    return lambda values, args, kwargs: template.format_map(values)
+
+
+def _applied(what: str, said: object, make: Callable[..., object], *call: Any) -> object:
+    try:
+        return make(*call)
+    except ThrottleError:
+        raise
+    except Exception as exc:
+        raise ThrottleError(f"cannot make the {what} {said!r} of the task's arguments: {exc!r}") from exc
+
+
+class _Arguments:
+    """A task's arguments by name, whichever way they were passed."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        parameters = list(inspect.signature(function).parameters.values())
+        named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self._positional = [p.name for p in named]
+        self._any = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
+        self.names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
+
+    def takes(self, name: str) -> bool:
+        return self._any or name in self.names
+
+    def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**self._defaults, **dict(zip(self._positional, args, strict=False)), **kwargs}

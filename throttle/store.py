@@ -1,0 +1,131 @@
+"""The connection to Redis: from a URL, a client or a factory; made when first used, once per process."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+from urllib.parse import urlsplit
+
+import redis
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    ReadOnlyError,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+
+from throttle.errors import StoreUnavailable, ThrottleError
+from throttle.keys import Namer
+from throttle.scripts import script
+
+#: Errors that mean "this server cannot serve now", whatever class they come in.
+_OUTAGE = (
+    redis.exceptions.ConnectionError,
+    redis.exceptions.TimeoutError,
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    ReadOnlyError,
+    TryAgainError,
+)
+_OUTAGE_TEXT = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM ")
+
+SCHEMES = ("redis", "rediss", "unix", "redis+socket")
+
+#: What a store can be made from.
+Source = "str | redis.Redis | Callable[[], redis.Redis]"
+
+
+def check_url(url: str) -> str:
+    """The URL as redis-py takes it.
+
+    Raises:
+        ThrottleError: if its scheme is none that redis-py connects to.
+    """
+    scheme = urlsplit(url).scheme
+    if scheme not in SCHEMES:
+        raise ThrottleError(f"{scheme or url!r} is no Redis URL; say redis://, rediss:// or unix://")
+    return url.replace("redis+socket://", "unix://", 1)
+
+
+class Store:
+    """Calls scripts on one Redis, whoever the process is now (it reconnects after a fork).
+
+    Args:
+        source: URL, client, or factory of a client.
+        namer: names of the keys.
+        timeout: seconds one command may take.
+        now: test clock giving µs since the epoch; `None`: the server's clock decides.
+    """
+
+    def __init__(
+        self,
+        source: str | redis.Redis | Callable[[], redis.Redis],
+        namer: Namer | None = None,
+        *,
+        timeout: float = 5.0,
+        now: Callable[[], int] | None = None,
+    ) -> None:
+        self.namer = namer or Namer()
+        self._source = check_url(source) if isinstance(source, str) else source
+        self._timeout, self._now = timeout, now
+        self._lock, self._client, self._pid = threading.Lock(), None, 0
+
+    @property
+    def client(self) -> Any:
+        """The Redis client of this process."""
+        if self._client is None or self._pid != os.getpid():
+            with self._lock:
+                if self._client is None or self._pid != os.getpid():
+                    self._client, self._pid = self._connect(), os.getpid()
+        return self._client
+
+    def _connect(self) -> Any:
+        if isinstance(self._source, str):
+            return redis.Redis.from_url(
+                self._source, socket_timeout=self._timeout, socket_connect_timeout=self._timeout
+            )
+        return self._source if isinstance(self._source, redis.Redis) else self._source()
+
+    def now(self) -> str:
+        """The first argument of every script: '' lets Redis read its own clock."""
+        return "" if self._now is None else str(self._now())
+
+    def run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """Run one script; its first argument, the time, is added here.
+
+        Raises:
+            StoreUnavailable: Redis cannot serve now.
+        """
+        try:
+            return script(name)(self.client, keys, [self.now(), *args])
+        except RedisError as exc:
+            raise translate(exc) from exc
+
+    def run_plain(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        """As `run`, for the scripts that need no time."""
+        try:
+            return script(name)(self.client, keys, args)
+        except RedisError as exc:
+            raise translate(exc) from exc
+
+    def close(self) -> None:
+        """Let go of the connections; the next use makes new ones."""
+        if self._client is not None and isinstance(self._source, str) and self._pid == os.getpid():
+            self._client.close()
+        self._client = None
+
+
+def translate(exc: RedisError) -> Exception:
+    """`StoreUnavailable` if the server cannot serve now, else the error itself."""
+    text = str(exc)
+    if isinstance(exc, _OUTAGE) or any(word in text for word in _OUTAGE_TEXT):
+        return StoreUnavailable(f"Redis cannot serve: {text}")
+    if isinstance(exc, ResponseError) and ("not allowed from script" in text or "non deterministic" in text):
+        return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
+    return exc

@@ -1,0 +1,95 @@
+"""Submit: at publish, Redis says "now" or parks the task, so that one that waits is delivered once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import wraps
+from typing import Any
+
+from celery.app.task import Task
+
+from throttle.deployment import deployment
+from throttle.envelope import HEADER, Envelope
+from throttle.errors import StoreUnavailable
+
+
+def apply_async_of(original: Callable[..., Any]) -> Callable[..., Any]:
+    """`Task.apply_async` whose message passes through submit."""
+
+    @wraps(original)
+    def apply_async(
+        self: Task, args: Any = None, kwargs: Any = None, task_id: str | None = None, producer: Any = None,
+        *rest: Any, **options: Any,
+    ) -> Any:  # fmt: skip
+        app = self._get_app()
+        if app.conf.task_always_eager or not deployment(app).settings.enabled:
+            return original(self, args, kwargs, task_id, producer, *rest, **options)
+        with app.producer_or_acquire(producer) as real:
+            return original(self, args, kwargs, task_id, Submitter(real, self), *rest, **options)
+
+    return apply_async
+
+
+class Submitter:
+    """A producer that takes the task's own message aside; all else (events) goes to the real one."""
+
+    def __init__(self, real: Any, task: Task) -> None:
+        self._real, self._task, self._done = real, task, False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def publish(self, body: Any, **options: Any) -> Any:
+        """What Celery calls once its own header work is done."""
+        headers = options.get("headers") or {}
+        name = headers.get("task") or (body.get("task") if isinstance(body, dict) else None)
+        if self._done or name != self._task.name:
+            return self._real.publish(body, **options)
+        self._done = True
+        return self._submit(body, options)
+
+    def _submit(self, body: Any, options: dict[str, Any]) -> Any:
+        place = deployment(self._task.app)
+        spec = self._task.__throttle__
+        envelope, rest = self._envelope(body, options)
+        call, about = (body[:2], envelope.headers) if not isinstance(body, dict) else ((body["args"], body["kwargs"]), body)
+        entry = place.entry(spec, about["id"], call, envelope.dump(), about, envelope.properties.get("priority"))
+        backlog = place.backlog(spec, self._task.name)
+        try:
+            verdict = backlog.submit(entry)
+        except StoreUnavailable as exc:
+            place.complain("submit: %s; tasks go to the broker and wait in the worker's gate", exc)
+            return envelope.publish(self._real, None, **rest)
+        if verdict.what == "parked":
+            return None
+        try:
+            return envelope.publish(self._real, f"{verdict.ticket} {verdict.slot} {verdict.id}", **rest)
+        except BaseException:  # the caller is told that it was not sent, so it must not run
+            backlog.forget(verdict.id)
+            raise
+
+    def _envelope(self, body: Any, options: dict[str, Any]) -> tuple[Envelope, dict[str, Any]]:
+        """The message as the broker would get it, and the options of publishing that are no part of it."""
+        options = dict(options)
+        take = options.pop
+        headers = dict(take("headers", None) or {})
+        headers.pop(HEADER, None)
+        data, content_type, content_encoding = self._real._prepare(
+            body, take("serializer", None), None, None, take("compression", None), headers
+        )
+        rest = {
+            name: take(name)
+            for name in ("declare", "retry", "retry_policy", "timeout", "confirm_timeout", "mandatory", "immediate")
+            if name in options
+        }
+        exchange, routing_key = take("exchange", ""), take("routing_key", "")
+        expiration = take("expiration", None)
+        properties = {name: value for name, value in options.items() if value is not None}
+        if expiration is not None:
+            properties["expiration"] = str(int(expiration * 1000))
+        queue = next((entity.name for entity in rest.get("declare") or () if hasattr(entity, "routing_key")), None)
+        name = getattr(exchange, "name", exchange) or ""
+        data = data.encode() if isinstance(data, str) else data
+        return Envelope(
+            data, content_type, content_encoding, headers, properties, name, routing_key or "", queue
+        ), rest
