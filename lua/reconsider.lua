@@ -6,6 +6,7 @@
 --
 -- @include lib/clock
 -- @include lib/scope
+-- @include lib/entry
 -- @include lib/lane
 local lanes = redis.call('ZRANGE', WAITING, 0, -1)
 for _, lane in ipairs(lanes) do lane_join(lane) end

@@ -160,9 +160,7 @@ class Backlog:
         if reply[2]:
             logger.error("scope %s: %d parked tasks have lost their message; was Redis evicting?", self.scope, reply[2])
         flat = reply[3:]
-        due = [
-            Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3]) for i in range(0, len(flat), 4)
-        ]
+        due = [Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3]) for i in range(0, len(flat), 4)]
         return reply[0], reply[1], due
 
     def confirm(self, tasks: Iterable[tuple[str, str]]) -> int:
@@ -219,16 +217,10 @@ class Backlog:
         client.delete(self.keys[9], *buckets)
         self._reconsider()
 
-    def purge(self) -> int:
-        """Throw all parked tasks away; returns how many there were."""
-        gone = self.depth()
-        client = self.store.client
-        flying = [_text(id) for id in client.zrange(self.keys[7], 0, -1)]
-        keep = {id: value for id in flying if (value := client.hget(self.keys[3], id))}
-        client.delete(*self.keys[2:7])
-        if keep:
-            client.hset(self.keys[3], mapping=keep)
-        return gone
+    def purge(self, key: object = None) -> int:
+        """Throw away what is parked, of one key or all; returns how many there were."""
+        lane = "" if key is None else self.store.namer.identity(key)
+        return int(self._call("purge", [lane], timed=False))
 
     # -- calling ---------------------------------------------------------------------------------------
 

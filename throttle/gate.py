@@ -72,6 +72,7 @@ class Gate:
         except ThrottleError:  # a cost or key that cannot be: the task fails once, when it would start
             return self._deliver(delivery, None)
         self._obey(verdict, delivery, ack)
+        return None
 
     def _obey(self, verdict: Verdict, delivery: Any, ack: Any) -> None:
         if verdict.what == "go":

@@ -48,9 +48,9 @@ class Handle:
         """Forget what was charged: the buckets are as new. Waiting tasks stay."""
         self.backlog.reset()
 
-    def purge(self) -> int:
-        """Throw all waiting tasks away; returns how many there were."""
-        return int(self.backlog.purge())
+    def purge(self, key: object = None) -> int:
+        """Throw away the waiting tasks, of one key or all; returns how many there were."""
+        return int(self.backlog.purge(key))
 
 
 class HandleProperty:

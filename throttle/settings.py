@@ -70,7 +70,7 @@ def _redis_of(app: Any) -> str:
 
 
 def _plain_ssl(url: str) -> str:
-    """kombu writes ssl_cert_reqs=CERT_NONE where redis-py reads ssl_cert_reqs=none."""
+    """Kombu writes ssl_cert_reqs=CERT_NONE where redis-py reads ssl_cert_reqs=none."""
     for name in ("NONE", "OPTIONAL", "REQUIRED"):
         url = url.replace(f"ssl_cert_reqs=CERT_{name}", f"ssl_cert_reqs={name.lower()}")
     return url

@@ -52,7 +52,9 @@ class Submitter:
         place = deployment(self._task.app)
         spec = self._task.__throttle__
         envelope, rest = self._envelope(body, options)
-        call, about = (body[:2], envelope.headers) if not isinstance(body, dict) else ((body["args"], body["kwargs"]), body)
+        call, about = (
+            (body[:2], envelope.headers) if not isinstance(body, dict) else ((body["args"], body["kwargs"]), body)
+        )
         entry = place.entry(spec, about["id"], call, envelope.dump(), about, envelope.properties.get("priority"))
         backlog = place.backlog(spec, self._task.name)
         try:
@@ -90,6 +92,4 @@ class Submitter:
         queue = next((entity.name for entity in rest.get("declare") or () if hasattr(entity, "routing_key")), None)
         name = getattr(exchange, "name", exchange) or ""
         data = data.encode() if isinstance(data, str) else data
-        return Envelope(
-            data, content_type, content_encoding, headers, properties, name, routing_key or "", queue
-        ), rest
+        return Envelope(data, content_type, content_encoding, headers, properties, name, routing_key or "", queue), rest

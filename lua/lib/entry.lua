@@ -25,3 +25,8 @@ end
 local function entry_place(entry)
   return entry.lane .. '|' .. entry.rank .. entry.seq .. '|' .. entry.id
 end
+
+-- place_id: the id in a place; a lane holds no '|', and 17 digits stand between.
+local function place_id(place)
+  return string.sub(place, string.find(place, '|', 1, true) + 19)
+end

@@ -21,5 +21,5 @@ end
 local function lane_head(lane)
   local place = redis.call('ZRANGEBYLEX', LINE, '[' .. lane .. '|', '(' .. lane .. '}', 'LIMIT', 0, 1)[1]
   if not place then return nil end
-  return string.sub(place, #lane + 20), place -- after '|', one digit of rank, 16 of sequence, '|'
+  return place_id(place), place
 end

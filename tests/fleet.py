@@ -1,0 +1,118 @@
+"""A fleet of real Celery workers in processes of their own, and the downstream's record of what started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tests.services import RedisServer
+
+ROOT = Path(__file__).parent.parent
+RECORD_DB = 9
+
+
+@dataclass(frozen=True)
+class Start:
+    """One body that started, as the downstream saw it."""
+
+    at: float
+    name: str
+    what: str
+    id: str
+    pid: int
+    retries: int
+
+
+class Fleet:
+    """Starts workers of one app module and reads the record.
+
+    Args:
+        server: Redis for limits, results and record, and for the broker unless `broker` is given.
+        folder: where logs go.
+        module: the app; it reads its configuration from the environment (see `tests/celery/project.py`).
+        broker: another broker's URL.
+        env: more environment for producers and workers.
+    """
+
+    def __init__(
+        self, server: RedisServer, folder: Path, module: str = "tests.celery.project", broker: str = "", **env: str
+    ) -> None:
+        self.server, self.folder, self.module = server, folder, module
+        self.env = {
+            "C_FORCE_ROOT": "1",  # containers run as root, and the app accepts pickle
+            "PROJECT_BROKER": broker or server.url(1),
+            "PROJECT_REDIS": server.url(0),
+            "PROJECT_RESULTS": server.url(2),
+            "PROJECT_RECORD": server.url(RECORD_DB),
+            **env,
+        }
+        os.environ.update(self.env)
+        self.record_client = server.client(RECORD_DB)
+        self.workers: list[subprocess.Popen[bytes]] = []
+
+    def worker(self, *args: str, pool: str = "prefork", concurrency: int = 2, wait: bool = True) -> Any:
+        """Start a worker; returns its process once it is ready."""
+        name = f"w{len(self.workers)}"
+        log = self.folder / f"{name}.log"
+        command = [
+            sys.executable, "-m", "celery", "-A", self.module, "worker", "-P", pool, "-c", str(concurrency),
+            "-n", f"{name}@test", "--loglevel", "INFO", "--without-mingle", *args,
+        ]  # fmt: skip
+        with log.open("wb") as out:
+            process = subprocess.Popen(
+                command, cwd=ROOT, env={**os.environ, **self.env}, stdout=out, stderr=out, start_new_session=True
+            )
+        self.workers.append(process)
+        if wait:
+            self.until(lambda: b"ready." in log.read_bytes() or process.poll() is not None, 30, f"worker {name}")
+            assert process.poll() is None, log.read_text()
+        return process
+
+    def logs(self) -> str:
+        return "".join(log.read_text(errors="replace") for log in sorted(self.folder.glob("w*.log")))
+
+    def kill(self, process: Any, how: int = signal.SIGKILL) -> None:
+        """Kill a worker with all its children."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, how)
+        process.wait(30)
+
+    def stop(self, process: Any) -> None:
+        """Warm shutdown."""
+        process.send_signal(signal.SIGTERM)
+        process.wait(30)
+
+    def end(self) -> None:
+        for process in self.workers:
+            self.kill(process)
+
+    def record(self, name: str = "") -> list[Start]:
+        """What started so far, in the order in which the downstream noted it."""
+        starts = []
+        for line in self.record_client.lrange("starts", 0, -1):
+            at, task, what, id, pid, retries = line.decode().split(" ")
+            if not name or task == name:
+                starts.append(Start(float(at), task, what, id, int(pid), int(retries)))
+        return starts
+
+    def started(self, count: int, timeout: float = 30, name: str = "") -> list[Start]:
+        """Wait until that many bodies have started."""
+        self.until(lambda: len(self.record(name)) >= count, timeout, f"{count} starts", lambda: len(self.record(name)))
+        return self.record(name)
+
+    def until(
+        self, true: Callable[[], object], timeout: float, what: str, have: Callable[[], object] = lambda: "none"
+    ) -> None:
+        end = time.monotonic() + timeout
+        while not true():
+            if time.monotonic() > end:
+                raise AssertionError(f"no {what} within {timeout} s, have {have()}\n{self.logs()[-6000:]}")
+            time.sleep(0.02)

