@@ -20,7 +20,7 @@ logger = logging.getLogger(__name__)
 RENEW = 10.0  #: s between renewals of the leases of tasks that wait for the pool (a lease lasts 30)
 
 
-class ThrottleStep(bootsteps.StartStopStep):  # type: ignore[misc]
+class ThrottleStep(bootsteps.StartStopStep):
     """Celery consumer bootstep; added to an app by its first throttled task."""
 
     requires = ("celery.worker.consumer.tasks:Tasks",)
@@ -86,7 +86,9 @@ class CeleryPublisher:
     """Publishes released tasks to the broker as they were, never through `apply_async` again."""
 
     def __init__(self, app: Any) -> None:
-        self._app, self._connection, self._producer = app, None, None
+        self._app = app
+        self._connection: Any = None
+        self._producer: Any = None
 
     def publish(self, envelope: Envelope, header: str) -> None:
         """Raises what kombu raises when the broker cannot be reached."""

@@ -10,6 +10,7 @@ from typing import Any, TypeVar, cast
 from celery.app.task import Task
 from celery.local import PromiseProxy, Proxy
 
+from throttle.bootstep import ThrottleStep
 from throttle.errors import ThrottleError
 from throttle.gate import gated
 from throttle.handle import HandleProperty
@@ -37,7 +38,9 @@ def throttled(
 
     Args:
         limits: rates ("10/s") or limits (`TokenBucket`, `LeakyBucket`), all or nothing.
-        burst, key, initial: for limits given as rates; see `TokenBucket`.
+        burst: for a limit given as a rate, as are the next two: units that may pass back to back.
+        key: whom it counts apart; see `TokenBucket`.
+        initial: units in a bucket never used before.
         cost: units a call takes: a number, a template over the arguments ("{pages}"), or a callable
             given the arguments.
         scope: a name that makes several tasks share buckets and backlog; the task's name unless said.
@@ -66,37 +69,41 @@ def _limit(limit: object, burst: int, key: Any, initial: int | None) -> TokenBuc
 
 def _mark(target: Any, spec: Spec) -> None:
     """Leave the spec where `Task.bind`, through which every task passes, finds it."""
-    kind = type(target)
-    if kind is PromiseProxy and not target.__evaluated__():
-        function = object.__getattribute__(target, "_Proxy__args")[0]
-    elif kind is Proxy:  # @shared_task: every app makes its own task of this function
-        function = inspect.getclosurevars(object.__getattribute__(target, "_Proxy__local")).nonlocals["fun"]
-    elif isinstance(target, Task):
-        adopt(type(target), spec, target._get_app())
+    if type(target) is PromiseProxy and target.__evaluated__():
+        target = target._get_current_object()
+    if isinstance(target, Task) and not isinstance(target, Proxy):
+        adopt(type(target), spec, target._get_app())  # type: ignore[attr-defined]
         return
-    elif inspect.isclass(target) and issubclass(target, Task):
+    if isinstance(target, type) and issubclass(target, Task):
         spec.bind(_function(target))
         setattr(target, MARK, spec)
-        if target.__dict__.get("__bound__"):
-            adopt(target, spec, target._app)
         return
-    else:
-        function = target
+    function = _function_behind(target)
     if not callable(function):
         raise ThrottleError(f"@throttled needs a Celery task or the function of one, not {target!r}")
     spec.bind(function)
     setattr(function, MARK, spec)
 
 
-def _function(cls: type[Task]) -> Callable[..., Any]:
+def _function_behind(target: Any) -> Any:
+    """The user's function, without waking a task that Celery makes later."""
+    kind = type(target)
+    if kind is PromiseProxy:
+        return object.__getattribute__(target, "_Proxy__args")[0]
+    if kind is Proxy:  # @shared_task: every app makes its own task of this function
+        return inspect.getclosurevars(object.__getattribute__(target, "_Proxy__local")).nonlocals["fun"]
+    return target
+
+
+def _function(cls: type[Any]) -> Callable[..., Any]:
     """The task's function without `self`."""
     run = inspect.getattr_static(cls, "run")
     if isinstance(run, staticmethod):
-        return cast("Callable[..., Any]", run.__func__)
+        return run.__func__
     return cast("Callable[..., Any]", run.__get__(object()))
 
 
-def adopt(cls: type[Task], spec: Spec, app: Any) -> None:
+def adopt(cls: type[Any], spec: Spec, app: Any) -> None:
     """Make a task class throttled: its submit, its gate, its start."""
     if not spec.active or "_throttle_adopted" in cls.__dict__:
         return
@@ -108,14 +115,12 @@ def adopt(cls: type[Task], spec: Spec, app: Any) -> None:
     put.apply_async = apply_async_of(cls.apply_async)
     put.before_start = before_start_of(cls.before_start)
     put.Strategy = staticmethod(gated(cls.Strategy))
-    from throttle.bootstep import ThrottleStep
-
     app.steps["consumer"].add(ThrottleStep)
 
 
 def _bind_and_adopt(bind: Any) -> Any:
     @wraps(bind)
-    def wrapper(cls: type[Task], app: Any) -> Any:
+    def wrapper(cls: type[Any], app: Any) -> Any:
         bound = bind(cls, app)
         run = inspect.getattr_static(cls, "run")
         spec = cls.__dict__.get(MARK) or getattr(getattr(run, "__func__", run), MARK, None)

@@ -84,7 +84,7 @@ class Deployment:
         if not moment:
             return 0
         try:
-            at = moment if isinstance(moment, datetime) else maybe_iso8601(moment)
+            at: Any = moment if isinstance(moment, datetime) else maybe_iso8601(moment)
             return int((at if at.tzinfo else at.replace(tzinfo=self.app.timezone)).timestamp() * 1e6)
         except (ValueError, TypeError, AttributeError, OverflowError):
             return 0

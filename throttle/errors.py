@@ -26,9 +26,8 @@ class CostExceedsLimit(ThrottleError, ValueError):
     def __init__(self, cost: int, capacity: int, key: str | None = None) -> None:
         self.cost, self.capacity, self.key = cost, capacity, key
         whom = f" for key {shorten(key)!r}" if key is not None else ""
-        super().__init__(
-            f"cost {cost} exceeds capacity {capacity}{whom}: it could never pass; raise burst to {cost} or split the work"
-        )
+        remedy = f"it could never pass; raise burst to {cost} or split the work"
+        super().__init__(f"cost {cost} exceeds capacity {capacity}{whom}: {remedy}")
 
     def __reduce__(self) -> tuple[type[CostExceedsLimit], tuple[int, int, str | None]]:
         return type(self), (self.cost, self.capacity, self.key)

@@ -100,9 +100,10 @@ class LeakyBucket(TokenBucket):
     """
 
 
-def _whole(what: str, value: object, least: int, most: int) -> None:
+def _whole(what: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRate(f"{what} must be a whole number from {least} to {most}, not {value!r}")
+    return value
 
 
 def check_units(cost: object) -> int:
@@ -111,6 +112,4 @@ def check_units(cost: object) -> int:
     Raises:
         InvalidRate: if it is not one.
     """
-    _whole("cost", cost, 0, 10**9)
-    assert isinstance(cost, int)
-    return cost
+    return _whole("cost", cost, 0, 10**9)

@@ -182,7 +182,7 @@ class Scheduler:
         try:
             envelope = Envelope.load(task.message)
         except (ValueError, TypeError) as exc:
-            logger.exception("scope %s: entry %s cannot be read, left alone: %s", scope.backlog.scope, task.id, exc)
+            logger.error("scope %s: entry %s cannot be read, left alone: %s", scope.backlog.scope, task.id, exc)  # noqa: TRY400
             return True
         try:
             self.publisher.publish(envelope, f"{task.ticket} {task.slot} {task.id}")

@@ -73,9 +73,10 @@ class Spec:
             CostExceedsLimit: the cost could never pass.
         """
         values = self._arguments.values(args, kwargs) if self._arguments else dict(kwargs)
-        keys = []
-        for limit, key in zip(self.limits, self._keys, strict=True):
-            keys.append("-" if key is None else identity(_applied("key", limit.key, key, values, args, kwargs)))
+        keys = [
+            "-" if make is None else identity(_applied("key", limit.key, make, values, args, kwargs))
+            for limit, make in zip(self.limits, self._keys, strict=True)
+        ]
         cost = self._units(values, args, kwargs)
         for limit, key in zip(self.limits, keys, strict=True):
             if limit.interval:

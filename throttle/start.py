@@ -7,7 +7,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from celery.app.task import Task
 from celery.exceptions import Ignore
 
 from throttle.deployment import Deployment, deployment
@@ -24,7 +23,7 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Task.before_start` that, after the task's own, waits for the slot and takes the start."""
 
     @wraps(original)
-    def before_start(self: Task, task_id: str, args: Any, kwargs: Any) -> None:
+    def before_start(self: Any, task_id: str, args: Any, kwargs: Any) -> None:
         original(self, task_id, args, kwargs)
         request = self.request
         if request.is_eager or request.called_directly:
@@ -36,7 +35,7 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
     return before_start
 
 
-def _start(place: Deployment, task: Task, header: str, args: Any, kwargs: Any) -> None:
+def _start(place: Deployment, task: Any, header: str, args: Any, kwargs: Any) -> None:
     spec = task.__throttle__
     backlog = place.backlog(spec, task.name)
     _, keys, costs = spec.resolve(args, kwargs, place.store.namer.identity)

@@ -74,7 +74,8 @@ class Store:
         self.namer = namer or Namer()
         self._source = check_url(source) if isinstance(source, str) else source
         self._timeout, self._now = timeout, now
-        self._lock, self._client, self._pid = threading.Lock(), None, 0
+        self._lock, self._pid = threading.Lock(), 0
+        self._client: Any = None
 
     @property
     def client(self) -> Any:

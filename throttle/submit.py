@@ -6,8 +6,6 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
-from celery.app.task import Task
-
 from throttle.deployment import deployment
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable
@@ -18,7 +16,7 @@ def apply_async_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def apply_async(
-        self: Task, args: Any = None, kwargs: Any = None, task_id: str | None = None, producer: Any = None,
+        self: Any, args: Any = None, kwargs: Any = None, task_id: str | None = None, producer: Any = None,
         *rest: Any, **options: Any,
     ) -> Any:  # fmt: skip
         app = self._get_app()
@@ -33,7 +31,7 @@ def apply_async_of(original: Callable[..., Any]) -> Callable[..., Any]:
 class Submitter:
     """A producer that takes the task's own message aside; all else (events) goes to the real one."""
 
-    def __init__(self, real: Any, task: Task) -> None:
+    def __init__(self, real: Any, task: Any) -> None:
         self._real, self._task, self._done = real, task, False
 
     def __getattr__(self, name: str) -> Any:
@@ -79,7 +77,7 @@ class Submitter:
         data, content_type, content_encoding = self._real._prepare(
             body, take("serializer", None), None, None, take("compression", None), headers
         )
-        rest = {
+        rest: dict[str, Any] = {
             name: take(name)
             for name in ("declare", "retry", "retry_policy", "timeout", "confirm_timeout", "mandatory", "immediate")
             if name in options
