@@ -71,10 +71,10 @@ def _mark(target: Any, spec: Spec) -> None:
     """Leave the spec where `Task.bind`, through which every task passes, finds it."""
     if type(target) is PromiseProxy and target.__evaluated__():
         target = target._get_current_object()
-    if isinstance(target, Task) and not isinstance(target, Proxy):
-        adopt(type(target), spec, target._get_app())  # type: ignore[attr-defined]
+    if issubclass(type(target), Task):  # isinstance would wake a lazy task
+        adopt(type(target), spec, target._get_app())
         return
-    if isinstance(target, type) and issubclass(target, Task):
+    if issubclass(type(target), type) and issubclass(target, Task):
         spec.bind(_function(target))
         setattr(target, MARK, spec)
         return

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
-from functools import lru_cache
-from typing import Any
 from urllib.parse import quote
 
 import redis
@@ -76,40 +75,37 @@ class Limiter:
             self._store.client.delete(*(self._bucket(limit, key) for limit in active))
 
     def _bucket(self, limit: TokenBucket, key: object) -> str:
-        if callable(limit.key):
+        whom = key if limit.key is None else limit.key
+        if callable(whom):
             raise ThrottleError("a limit with a callable key is for tasks; give acquire() the key itself")
-        whom = limit.key if limit.key is not None else key
-        return f"{self._prefix}{policy(limit)}|{'-' if whom is None else self._identity(whom)}"
+        return f"{self._prefix}{_policy(limit)}|{'-' if whom is None else self._identity(whom)}"
 
     def _ask(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
         active = [limit for limit in limits if limit.rate is not None]
         if not active:
             return Decision(True, 0, 0, 0.0, 0.0)
-        args: list[Any] = [mode]
+        check_units(cost)
+        args, buckets = [mode], []
         for limit in active:
-            if limit.interval:
-                limit.check_cost(check_units(cost), None if key is None else str(key))
-            args += (limit.interval, limit.burst, limit.fresh, limit.keep, cost)
-        reply = self._store.run("acquire", [self._bucket(limit, key) for limit in active], args)
-        return _decision(active, reply)
+            if cost > limit.burst and limit.interval:
+                limit.check_cost(cost, None if key is None else str(key))
+            args.append(f"{limit.packed}{cost}")
+            buckets.append(self._bucket(limit, key))
+        return _decision(active, self._store.run("acquire", buckets, args))
 
 
-@lru_cache(1024)
-def policy(limit: TokenBucket) -> str:
-    """A limit's name as it stands in Redis; without one, what it says."""
-    return quote(limit.name or str(limit), safe=" ,").replace(" ", "")
+def _policy(limit: TokenBucket) -> str:
+    """A limit's name as it stands in Redis; without one, what it says. Remembered: it is asked every time."""
+    policy: str | None = limit.__dict__.get("_policy")
+    if policy is None:
+        policy = quote(limit.name or str(limit).replace(" ", ""), safe=",")
+        limit.__dict__["_policy"] = policy
+    return policy
 
 
 def _decision(limits: list[TokenBucket], reply: list[int]) -> Decision:
-    allowed, wait, which = reply[0], reply[1], reply[2]
-    names = tuple(limit.name or str(limit) for limit in limits)
-    if which > 1:
-        names = (names[which - 1], *names[: which - 1], *names[which:])
-    return Decision(
-        allowed == 1,
-        limits[which - 1].burst,
-        reply[1 + 2 * which],
-        wait / 1e6 if wait >= 0 else float("inf"),
-        reply[2 + 2 * which] / 1e6,
-        names,
-    )
+    allowed, wait, which, remaining, reset = reply
+    first = limits[which - 1]
+    others = tuple(limit.label for i, limit in enumerate(limits, 1) if i != which) if len(limits) > 1 else ()
+    retry_after = wait / 1e6 if wait >= 0 else math.inf
+    return Decision(allowed == 1, first.burst, remaining, retry_after, reset / 1e6, (first.label, *others))

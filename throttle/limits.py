@@ -40,6 +40,17 @@ class TokenBucket:
     initial: int | None = field(default=None, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
 
+    #: Emission interval, µs; 0 when closed (or when there is no limit).
+    interval: int = field(init=False, compare=False, repr=False)
+    #: µs until a bucket never used before is full.
+    fresh: int = field(init=False, compare=False, repr=False)
+    #: µs for which a full bucket is remembered: none, unless a new one would not be full.
+    keep: int = field(init=False, compare=False, repr=False)
+    #: Its name, or what it says.
+    label: str = field(init=False, compare=False, repr=False)
+    #: What the scripts take; a cost is appended to it.
+    packed: str = field(init=False, compare=False, repr=False)
+
     def __init__(
         self,
         rate: object,
@@ -49,37 +60,24 @@ class TokenBucket:
         initial: int | None = None,
         name: str | None = None,
     ) -> None:
-        put = object.__setattr__
-        put(self, "rate", Rate.parse(rate))
-        put(self, "burst", burst)
-        put(self, "key", key)
-        put(self, "initial", initial)
-        put(self, "name", name)
-        self._check()
-
-    def _check(self) -> None:
-        _whole("burst", self.burst, 1, 10**9)
-        if self.initial is not None:
-            _whole("initial", self.initial, 0, self.burst)
-        if self.interval * self.burst > 2**52:
-            raise InvalidRate(f"burst {self.burst} at {self.rate} takes more than 142 years to refill")
-        if self.name is not None and not (self.name.isascii() and self.name.isprintable() and self.name):
-            raise InvalidRate(f"name {self.name!r} must be printable ASCII: it appears in HTTP fields")
-
-    @property
-    def interval(self) -> int:
-        """Emission interval, µs; 0 when closed (or when there is no limit)."""
-        return self.rate.interval if self.rate else 0
-
-    @property
-    def fresh(self) -> int:
-        """µs until a bucket never used before is full."""
-        return 0 if self.initial is None else (self.burst - self.initial) * self.interval
-
-    @property
-    def keep(self) -> int:
-        """µs for which a full bucket is remembered: none, unless a new one would not be full."""
-        return DAY if self.fresh else 0
+        _whole("burst", burst, 1, 10**9)
+        if initial is not None:
+            _whole("initial", initial, 0, burst)
+        if name is not None and not (name.isascii() and name.isprintable() and name):
+            raise InvalidRate(f"name {name!r} must be printable ASCII: it appears in HTTP fields")
+        parsed = Rate.parse(rate)
+        interval = parsed.interval if parsed else 0
+        if interval * burst > 2**52:
+            raise InvalidRate(f"burst {burst} at {parsed} takes more than 142 years to refill")
+        fresh = 0 if initial is None else (burst - initial) * interval
+        keep = DAY if fresh else 0
+        values = {
+            "rate": parsed, "burst": burst, "key": key, "initial": initial, "name": name,
+            "interval": interval, "fresh": fresh, "keep": keep, "packed": f"{interval} {burst} {fresh} {keep} ",
+        }  # fmt: skip
+        for field_name, value in values.items():
+            object.__setattr__(self, field_name, value)
+        object.__setattr__(self, "label", name or str(self))
 
     def check_cost(self, cost: int, key: str | None = None) -> None:
         """Raise `CostExceedsLimit` if `cost` units could never pass."""
