@@ -85,13 +85,13 @@ class Limiter:
         if not active:
             return Decision(True, 0, 0, 0.0, 0.0)
         check_units(cost)
-        args, buckets = [mode], []
+        text, buckets = f"{mode} {self._store.now() or '-'}", []
         for limit in active:
             if cost > limit.burst and limit.interval:
                 limit.check_cost(cost, None if key is None else str(key))
-            args.append(f"{limit.packed}{cost}")
+            text += f" {limit.packed}{cost}"
             buckets.append(self._bucket(limit, key))
-        return _decision(active, self._store.run("acquire", buckets, args))
+        return _decision(active, self._store.run_plain("acquire", buckets, (text,)))
 
 
 def _policy(limit: TokenBucket) -> str:
@@ -103,8 +103,8 @@ def _policy(limit: TokenBucket) -> str:
     return policy
 
 
-def _decision(limits: list[TokenBucket], reply: list[int]) -> Decision:
-    allowed, wait, which, remaining, reset = reply
+def _decision(limits: list[TokenBucket], reply: bytes | str) -> Decision:
+    allowed, wait, which, remaining, reset = map(int, reply.split())
     first = limits[which - 1]
     others = tuple(limit.label for i, limit in enumerate(limits, 1) if i != which) if len(limits) > 1 else ()
     retry_after = wait / 1e6 if wait >= 0 else math.inf
