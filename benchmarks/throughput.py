@@ -1,0 +1,55 @@
+"""Row 8: what a limit costs that never bites: throughput against plain Celery, same workers, interleaved."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from benchmarks.figures import Row, median, spread
+from benchmarks.rig import Rig, progress
+
+
+@dataclass
+class Flow:
+    """Tasks per second: submit to last start, and the producer alone."""
+
+    through: float
+    produced: float
+
+
+def flow(rig: Rig, task: str, count: int) -> Flow:
+    """Submit with the workers running."""
+    from benchmarks import app
+
+    send = app.app.tasks[task].delay
+    rig.recorder.clear()
+    begin = time.time()
+    for n in range(count):
+        send(n)
+    produced = time.time() - begin
+    rig.await_calls(count, 120)
+    return Flow(count / (rig.recorder.calls()[-1].at - begin), count / produced)
+
+
+def measure(rig: Rig) -> list[Row]:
+    count = 500 if rig.options.quick else 3000
+    rounds = rig.options.runs + 2
+    found: dict[str, list[Flow]] = {"plain": [], "free": []}
+    with rig.fleet():
+        for task in found:
+            flow(rig, task, 200)  # warm
+        for n in range(rounds):
+            progress(f"throughput, round {n + 1} of {rounds}")
+            for task in sorted(found, reverse=n % 2 == 0):
+                found[task].append(flow(rig, task, count))
+    ratios = [ours.through / plain.through for ours, plain in zip(found["free"], found["plain"], strict=True)]
+    made = [ours.produced / plain.produced for ours, plain in zip(found["free"], found["plain"], strict=True)]
+    through = {task: median(one.through for one in flows) for task, flows in found.items()}
+    return [
+        Row(
+            f"throughput, a limit that never bites / plain Celery, {count} tasks, producer running alongside",
+            spread(ratios, "{:.2f}".format), "≥ 0.90", median(ratios) >= 0.90,
+            f"{through['free']:.0f}/s against {through['plain']:.0f}/s",
+        ),
+        Row("the producer alone of that (submit / plain publish)", spread(made, "{:.2f}".format)),
+    ]  # fmt: skip
