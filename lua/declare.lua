@@ -15,7 +15,7 @@ end
 redis.call('HSET', LIMITS, 'window', ARGV[2])
 for a = 3, #ARGV, 6 do
   local spec = table.concat({ARGV[a], ARGV[a + 1], ARGV[a + 2], ARGV[a + 3], ARGV[a + 4], ARGV[a + 5]}, ' ')
-  redis.call('HSET', LIMITS, tostring((a - 3) / 6 + 1), spec)
+  redis.call('HSET', LIMITS, whole((a - 3) / 6 + 1), spec)
 end
 redis.call('PEXPIRE', LIMITS, MONTH_MS)
 return 1
