@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -46,3 +46,19 @@ def fleet(server: RedisServer, tmp_path: Path) -> Iterator[Fleet]:
     fleet = Fleet(server, tmp_path)
     yield fleet
     fleet.end()
+
+
+@pytest.fixture
+def fleet_of(server: RedisServer, tmp_path: Path) -> Iterator[Callable[..., Fleet]]:
+    """Makes a fleet with another environment: `fleet_of(PROJECT_RATE="5/s")`, `fleet_of(broker=url)`."""
+    fleets: list[Fleet] = []
+
+    def make(on: RedisServer | None = None, **options: str) -> Fleet:
+        folder = tmp_path / str(len(fleets))
+        folder.mkdir()
+        fleets.append(Fleet(on or server, folder, **options))
+        return fleets[-1]
+
+    yield make
+    for fleet in reversed(fleets):
+        fleet.end()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
+import itertools
 import os
 import signal
 import subprocess
@@ -17,6 +19,7 @@ from tests.services import RedisServer
 
 ROOT = Path(__file__).parent.parent
 RECORD_DB = 9
+_loaded = itertools.count()
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,23 @@ class Fleet:
             "PROJECT_RECORD": server.url(RECORD_DB),
             **env,
         }
+        self._environ = dict(os.environ)
         os.environ.update(self.env)
         self.record_client = server.client(RECORD_DB)
         self.workers: list[subprocess.Popen[bytes]] = []
+        self._project: Any = None
+
+    @property
+    def project(self) -> Any:
+        """The app's module as a producer with this fleet's environment sees it: loaded anew for each fleet."""
+        if self._project is None:
+            path = ROOT / (self.module.replace(".", "/") + ".py")
+            spec = importlib.util.spec_from_file_location(f"fleet_{next(_loaded)}_{path.stem}", path)
+            assert spec is not None
+            assert spec.loader is not None
+            self._project = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(self._project)
+        return self._project
 
     def worker(self, *args: str, pool: str = "prefork", concurrency: int = 2, wait: bool = True) -> Any:
         """Start a worker; returns its process once it is ready."""
@@ -93,6 +110,15 @@ class Fleet:
     def end(self) -> None:
         for process in self.workers:
             self.kill(process)
+        if self._project is not None:
+            self._project.app.close()
+        os.environ.clear()
+        os.environ.update(self._environ)
+
+    def events(self, id: str = "") -> list[str]:
+        """Hooks and signals that were called, in order; of one task or all."""
+        pairs = (line.decode().split(" ") for line in self.record_client.lrange("events", 0, -1))
+        return [name for name, whose in pairs if not id or whose == id]
 
     def record(self, name: str = "") -> list[Start]:
         """What started so far, in the order in which the downstream noted it."""

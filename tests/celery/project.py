@@ -2,26 +2,42 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 
 import redis
-from celery import Celery
+from celery import Celery, Task
 
-from throttle import TokenBucket, throttled
+from throttle import TokenBucket, backlog, bootstep, throttled
+
+if "PROJECT_LEASE" in os.environ:  # a test cannot wait 30 s for the lease of a killed worker's tasks
+    backlog.LEASE = int(float(os.environ["PROJECT_LEASE"]) * 1e6)
+    bootstep.RENEW = backlog.LEASE / 3e6
+
+visibility = float(os.environ.get("PROJECT_VISIBILITY", "3600"))
+# Redis looks for messages beyond their visibility each 100 s by default, which a test would not live to see
+restore = {"unacked_restore_interval": 1, "unacked_restore_throttle": 1} if visibility < 3600 else {}
+amqp = os.environ["PROJECT_BROKER"].startswith("amqp")
 
 app = Celery("project", broker=os.environ["PROJECT_BROKER"], backend=os.environ["PROJECT_RESULTS"])
 app.conf.update(
     throttle_redis_url=os.environ["PROJECT_REDIS"],
+    throttle_timeout=float(os.environ.get("PROJECT_TIMEOUT", "5")),
+    throttle_on_store_error=os.environ.get("PROJECT_ON_STORE_ERROR", "park"),
+    throttle_scheduler=os.environ.get("PROJECT_SCHEDULER") != "0",
     broker_connection_retry_on_startup=True,
     accept_content=["json", "pickle", "yaml", "msgpack"],
-    broker_transport_options={"visibility_timeout": float(os.environ.get("PROJECT_VISIBILITY", "3600"))},
+    broker_transport_options={} if amqp else {"visibility_timeout": visibility, **restore},
     task_acks_late=os.environ.get("PROJECT_LATE") == "1",
+    task_reject_on_worker_lost=os.environ.get("PROJECT_REJECT") == "1",
     worker_prefetch_multiplier=int(os.environ.get("PROJECT_PREFETCH", "4")),
     task_default_queue=os.environ.get("PROJECT_QUEUE", "celery"),
     throttle_enabled=os.environ.get("PROJECT_ENABLED") != "0",
 )
+app.conf.update(json.loads(os.environ.get("PROJECT_CONF", "{}")))
 RATE = os.environ.get("PROJECT_RATE", "20/s")
+BURST = int(os.environ.get("PROJECT_BURST", "1"))
 record = redis.Redis.from_url(os.environ["PROJECT_RECORD"])
 
 
@@ -31,7 +47,12 @@ def note(task: object, what: object) -> None:
     record.rpush("starts", f"{at:.6f} {task.name} {what} {request.id} {os.getpid()} {request.retries}")  # type: ignore[attr-defined]
 
 
-@throttled(RATE, burst=int(os.environ.get("PROJECT_BURST", "1")))
+def event(name: str, id: object) -> None:
+    """Tell the record that a hook or signal was called."""
+    record.rpush("events", f"{name} {id}")
+
+
+@throttled(RATE, burst=BURST)
 @app.task(bind=True, name="send")
 def send(self, n, *args, **kwargs):
     note(self, n)
@@ -71,3 +92,102 @@ def closed(self, n=0):
 def flaky(self, n):
     note(self, n)
     raise self.retry(countdown=0)
+
+
+@throttled(RATE, scope="together")
+@app.task(bind=True, name="first_of_two")
+def first_of_two(self, n):
+    note(self, n)
+
+
+@throttled(RATE, scope="together")
+@app.task(bind=True, name="second_of_two")
+def second_of_two(self, n):
+    note(self, n)
+
+
+@throttled(RATE)
+@app.task(bind=True, name="limited", soft_time_limit=2, max_retries=0)
+def limited(self, n):
+    note(self, n)
+    return self.request.retries
+
+
+@throttled(RATE)
+@app.task(bind=True, name="greedy", autoretry_for=(Exception,), retry_backoff=False, max_retries=3)
+def greedy(self, n):
+    try:
+        note(self, n)
+    except Exception:
+        event("swallowed", self.request.id)
+    return n
+
+
+@throttled(RATE)
+@app.task(bind=True, name="part")
+def part(self, n, fail=False):
+    note(self, n)
+    if fail:
+        raise ValueError(f"part {n} fails")
+    return n
+
+
+@app.task(bind=True, name="total")
+def total(self, numbers):
+    note(self, ",".join(map(str, numbers)))
+    return numbers
+
+
+@app.task(bind=True, name="on_error")
+def on_error(self, *args, **kwargs):
+    note(self, "error")
+
+
+class Hooked(Task):
+    """Records each hook that Celery calls."""
+
+    def before_start(self, task_id, args, kwargs):
+        event("before_start", task_id)
+
+    def on_success(self, retval, task_id, args, kwargs):
+        event("on_success", task_id)
+
+    def on_failure(self, exc, task_id, args, kwargs, einfo):
+        event("on_failure", task_id)
+
+    def on_retry(self, exc, task_id, args, kwargs, einfo):
+        event("on_retry", task_id)
+
+    def after_return(self, status, retval, task_id, args, kwargs, einfo):
+        event("after_return", task_id)
+
+
+@throttled(RATE)
+@app.task(bind=True, name="hooked", base=Hooked)
+def hooked(self, n, fail=False):
+    note(self, n)
+    if fail:
+        raise ValueError(n)
+    return n
+
+
+@throttled(RATE)
+@app.task(bind=True, name="unstored", ignore_result=True)
+def unstored(self, n):
+    note(self, n)
+    return n
+
+
+if os.environ.get("PROJECT_SIGNALS") == "1":
+    from celery import signals
+
+    for signal in ("task_prerun", "task_postrun", "task_success", "task_failure", "task_retry"):
+
+        def _receive(sender=None, task_id=None, signal=signal, **kwargs):
+            event(signal, task_id or sender.request.id)
+
+        getattr(signals, signal).connect(_receive, weak=False)
+
+    @signals.task_revoked.connect(weak=False)
+    def _revoked(request=None, **kwargs):
+        event("task_revoked", request.id)

@@ -1,0 +1,232 @@
+"""A process killed between any two steps of a task's way: nothing is lost, and what starts twice is stated.
+
+"Must hold" 3 and 4 (nothing lost, the same message) break these tests, and 2 where they compare order.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+
+import pytest
+from kombu.exceptions import OperationalError
+
+from tests.faults.rig import Broker, Killed, Rig, due_of
+from tests.services import RedisServer
+from throttle import TokenBucket
+from throttle.scheduler import Scheduler
+from throttle.store import Store
+
+FAST = TokenBucket("1000/s", 1000)
+
+
+@pytest.fixture
+def rig(server: RedisServer) -> Rig:
+    return Rig(server, FAST)
+
+
+def kill_at(count: int):
+    def hook(published: int) -> None:
+        if published == count:
+            raise Killed
+
+    return hook
+
+
+@pytest.mark.parametrize(
+    "point",
+    ["after release, before the first publish", "between two publishes", "after the last publish, before confirm",
+     "after confirm"],
+)  # fmt: skip
+def test_b60_a_scheduler_killed_at_any_step_loses_and_doubles_nothing(rig: Rig, point: str) -> None:
+    """Rule 3. Tasks published before the kill have two copies under way; only one of them may start."""
+    ids = rig.park(10)
+    broker = {
+        "after release, before the first publish": Broker(before=kill_at(0)),
+        "between two publishes": Broker(after=kill_at(4)),
+        "after the last publish, before confirm": Broker(after=kill_at(10)),
+        "after confirm": Broker(),
+    }[point]
+    look = rig.scheduler(broker)
+    if point == "after confirm":
+        look()
+        look()
+    else:
+        with pytest.raises(Killed):
+            look()
+    orphans = list(broker.messages)
+    rig.settle()
+    assert rig.starts == ids
+    for _, task in orphans:  # the copies that lay in the broker all the while
+        assert rig.start(task.ticket, task.slot, task.id) == "stale" or point == "after confirm"
+    if point != "after confirm":
+        assert rig.starts == ids
+    assert rig.left() == 0
+
+
+def test_b60_copies_of_a_dead_scheduler_that_arrive_first_start_once(rig: Rig) -> None:
+    """Rule 3. Killed after publish, before confirm; the broker delivers at once: no second copy is made."""
+    ids = rig.park(10)
+    broker = Broker(after=kill_at(10))
+    with pytest.raises(Killed):
+        rig.scheduler(broker)()
+    rig.work(broker)
+    assert rig.starts == ids
+    rig.settle()
+    assert rig.starts == ids
+    assert rig.left() == 0
+
+
+def test_b60_a_producer_killed_after_submit_said_go(rig: Rig) -> None:
+    """Rule 3. It died before it could publish: Redis has the message, and it runs when its lease is over."""
+    verdict = rig.backlog.submit(rig.entry("t"))
+    assert verdict.what == "go"
+    rig.settle()
+    assert rig.starts == ["t"]
+
+
+def test_b62_a_worker_killed_after_parking_before_acknowledging(rig: Rig) -> None:
+    """Rule 3. The broker delivers again what is parked already: that copy is dropped."""
+    rig.backlog.set_rate(TokenBucket(0))
+    assert rig.backlog.gate(rig.entry("t")).what == "parked"
+    assert rig.backlog.gate(rig.entry("t"), redelivered=True).what == "stale"
+    rig.backlog.reset_rate()
+    rig.settle()
+    assert rig.starts == ["t"]
+
+
+def test_b62_a_worker_killed_after_the_gate_said_go(rig: Rig) -> None:
+    """Rule 3. Its message had no ticket, so the broker's copy has none; the lease brings the task back."""
+    first = rig.backlog.gate(rig.entry("t"))
+    assert first.what == "go"
+    assert rig.backlog.gate(rig.entry("t"), redelivered=True).what == "stale"
+    rig.settle()
+    assert rig.starts == ["t"]
+    assert rig.start(first.ticket, first.slot, first.id) == "stale"
+
+
+def test_b62_a_worker_killed_with_a_released_task_in_hand(rig: Rig) -> None:
+    """Rule 3. The broker delivers the same copy again before the lease is over: it goes on at once."""
+    rig.park(1)
+    (due,) = due_of(rig.backlog)
+    verdict = rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True)
+    assert verdict.what == "go"
+    assert rig.start(verdict.ticket, verdict.slot, verdict.id) == "go"
+    rig.settle()
+    assert rig.starts == ["t00000"]
+
+
+def test_b60_a_pool_process_killed_while_it_holds_its_slot(server: RedisServer) -> None:
+    """Rule 3. The start is counted, the body has not begun: the task comes back."""
+    rig = Rig(server, TokenBucket("100/s"))
+    rig.park(2)
+    due = due_of(rig.backlog)
+    while len(due) < 2:
+        rig.clock.advance(0.005)
+        due += due_of(rig.backlog)
+    first, second = due
+    at = rig.clock()
+    assert rig.backlog.start("take", first.id, first.ticket, first.slot, ("-",), (1,))[0] == "go"
+    what, wait = rig.backlog.start("take", second.id, second.ticket, second.slot, ("-",), (1,))
+    assert (what, rig.clock()) == ("hold", at)
+    assert wait > 0
+    rig.settle()  # killed in the hold: 'begin' is never asked
+    assert rig.starts == ["t00001"]
+
+
+def test_b119_two_deliveries_of_one_copy_start_once(rig: Rig) -> None:
+    """Rule 3. A pool so busy that the broker's visibility timeout passes: both workers hold the same copy."""
+    rig.park(1)
+    (due,) = due_of(rig.backlog)
+    again = rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True)
+    answers = [rig.start(due.ticket, due.slot, due.id), rig.start(again.ticket, again.slot, again.id)]
+    assert sorted(answers) == ["go", "stale"]
+    assert rig.starts == ["t00000"]
+
+
+def test_b61_five_schedulers_publish_each_task_once(server: RedisServer) -> None:
+    """Rule 3. All five lead at the same time (each has a lease of its own): safety needs no leader."""
+    rig = Rig(server, TokenBucket("1000000/s", 10_000))
+    rig.park(10_000)
+    backlogs = [Store(server.url()) for _ in range(5)]
+    brokers = [Broker() for _ in backlogs]
+    schedulers = [
+        Scheduler(store, broker, leader_key=f"lead-{n}")
+        for n, (store, broker) in enumerate(zip(backlogs, brokers, strict=True))
+    ]
+    # the rig's clock stands in 2100, so for the schedulers' real clock it would go backwards: use theirs
+    server.client().hdel(rig.backlog.keys[1], "seen", "wake")
+    for scheduler in schedulers:
+        scheduler.start()
+    done = threading.Event()
+    for _ in range(600):
+        if rig.backlog.depth() == 0:
+            break
+        done.wait(0.05)
+    for scheduler in schedulers:
+        scheduler.stop()
+    published = [task.id for broker in brokers for _, task in broker.messages]
+    assert len(published) == 10_000
+    assert len(set(published)) == 10_000
+    assert sum(1 for broker in brokers if broker.messages) >= 2  # else they did not compete
+
+
+def test_b63_a_broker_that_refuses_costs_order_nothing_and_few_tries(rig: Rig) -> None:
+    """Rules 2 and 3. The broker is away for 10 s, then half of a batch gets through, then all."""
+    ids = rig.park(20)
+    down = {"yes": True}
+
+    def refuse(published: int) -> None:
+        if down["yes"] or published == 7:
+            raise OperationalError("broker is down")
+
+    broker = Broker(before=refuse)
+    look = rig.scheduler(broker)
+    for _ in range(50):
+        look()
+        rig.clock.advance(0.2)
+    assert broker.tries == 50  # one per look, not one per task: the rest of a batch is not tried
+    assert rig.backlog.depth() == 20
+    assert broker.messages == []
+    down["yes"] = False
+    for _ in range(3):
+        look()
+        broker.messages[7:] = broker.messages[7:]
+    assert [task.id for _, task in broker.messages] == ids[:7]
+    broker.before = None
+    look()
+    rig.work(broker)
+    rig.settle()
+    assert rig.starts == ids
+    assert rig.dropped == []
+
+
+def test_b63_a_broker_that_is_down_is_asked_less_and_less(server: RedisServer) -> None:
+    """The tries of a minute stay few: 0.2, 0.4 … 5 s apart."""
+    from throttle.scheduler import _Scope
+
+    rig = Rig(server, FAST)
+    scope = _Scope(rig.backlog)
+    waits = []
+    for failures in range(1, 13):
+        scope.failures = failures
+        waits.append(scope.back_off())
+    assert waits[0] <= 0.2
+    assert waits == sorted(waits)
+    assert waits[-1] == 5.0
+    assert sum(1 for total in itertools.accumulate(waits) if total < 60) <= 17
+
+
+def test_a_published_message_is_the_parked_one(rig: Rig) -> None:
+    """Rule 4, also for the copy that recovery makes."""
+    rig.park(1)
+    broker = Broker(after=kill_at(1))
+    with pytest.raises(Killed):
+        rig.scheduler(broker)()
+    rig.clock.advance(6)
+    look = rig.scheduler(broker)
+    broker.after = None
+    look()
+    first, second = (envelope for envelope, _ in broker.messages)
+    assert first == second
+    assert first.body == b"body of t00000"
