@@ -28,8 +28,5 @@ elseif redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then
   return {'stale'} -- parked or let through by a worker that died before it could acknowledge
 end
 
-local entry = {
-  id = id, lane = ARGV[3], rank = ARGV[4], expires = tonumber(ARGV[5]), eta = tonumber(ARGV[6]),
-  keys = split(ARGV[7]), costs = split(ARGV[8]), message = ARGV[9], keys_text = ARGV[7], costs_text = ARGV[8],
-}
+local entry = entry_given()
 return enter(now, entry, tonumber(ARGV[10]), lease, ARGV[12], ARGV[13])

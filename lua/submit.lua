@@ -15,8 +15,5 @@
 -- @include lib/lane
 -- @include lib/flight
 -- @include lib/enter
-local entry = {
-  id = ARGV[2], lane = ARGV[3], rank = ARGV[4], expires = tonumber(ARGV[5]), eta = tonumber(ARGV[6]),
-  keys = split(ARGV[7]), costs = split(ARGV[8]), message = ARGV[9], keys_text = ARGV[7], costs_text = ARGV[8],
-}
+local entry = entry_given()
 return enter(clock(ARGV[1]), entry, tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13])

@@ -129,6 +129,11 @@ class Backlog:
         args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered)]
         return self._verdict(self._declared("gate", args))
 
+    def park(self, entry: Entry, *, redelivered: bool = False) -> Verdict:
+        """Put a message into the backlog, its turn or not: 'parked', or 'stale' if it was there."""
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), int(redelivered)]
+        return self._verdict(self._declared("park", args))
+
     def start(
         self, mode: str, id: str, ticket: str, slot: int, keys: Sequence[str], costs: Sequence[int]
     ) -> tuple[str, int]:
@@ -144,16 +149,26 @@ class Backlog:
         return _text(what), wait[0] if wait else 0
 
     def release(
-        self, batch: int = 100, confirmed: Iterable[Due] = (), *, recover: bool = True
+        self, batch: int = 100, published: Sequence[Due] = (), *, recover: bool = True, final: bool = False
     ) -> tuple[int, int, list[Due]]:
-        """Take out what is due, in one round trip with confirming the last batch and recovering lost ones.
+        """Take out what is due, in one round trip with settling the last batch and recovering lost ones.
+
+        Args:
+            batch: most tasks to take.
+            published: what the broker has got since the last call.
+            recover: whether to look for leases that ran out.
+            final: published is done (a smoother), instead of under way to a start.
 
         Returns:
             µs until the next look, tasks still parked, tasks to publish.
         """
         now = self.store.now()
-        pairs = [item for due in confirmed for item in (due.id, due.ticket)]
-        calls: list[tuple[str, list[Any]]] = [("confirm", [now, LEASE, LONGEST_LEASE, *pairs])] if pairs else []
+        calls: list[tuple[str, list[Any]]] = []
+        if published and final:
+            calls.append(("forget", [due.id for due in published]))
+        elif published:
+            pairs = [item for due in published for item in (due.id, due.ticket)]
+            calls.append(("confirm", [now, LEASE, LONGEST_LEASE, *pairs]))
         calls += [("recover", [now, batch])] if recover else []
         calls += [("release", [now, AHEAD, batch, CLAIM, REST])]
         reply = self._pipeline(calls)[-1]
@@ -161,7 +176,7 @@ class Backlog:
             logger.error("scope %s: %d parked tasks have lost their message; was Redis evicting?", self.scope, reply[2])
         flat = reply[3:]
         due = [Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3]) for i in range(0, len(flat), 4)]
-        return reply[0], reply[1], due
+        return reply[0], reply[1], sorted(due, key=lambda task: task.slot)
 
     def confirm(self, tasks: Iterable[tuple[str, str]]) -> int:
         """Renew the leases of (id, ticket) pairs still under way."""

@@ -9,6 +9,7 @@ from celery import bootsteps, signals
 from celery.worker import state
 from redis.exceptions import RedisError
 
+from throttle.backlog import Due
 from throttle.deployment import Deployment, _deployments, deployment
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable
@@ -57,7 +58,6 @@ class ThrottleStep(bootsteps.StartStopStep):
 
     def _renew(self) -> None:
         try:
-            self._place.clock.sample(1)
             for task_name, held in _held().items():
                 task = self._place.app.tasks[task_name]
                 self._place.backlog(task.__throttle__, task_name).confirm(held)
@@ -90,13 +90,20 @@ class CeleryPublisher:
         self._connection: Any = None
         self._producer: Any = None
 
-    def publish(self, envelope: Envelope, header: str) -> None:
+    final = False
+
+    def publish(self, envelope: Envelope, task: Due) -> None:
         """Raises what kombu raises when the broker cannot be reached."""
+        self.open()
+        declare = [self._app.amqp.queues[envelope.queue]] if envelope.queue else []
+        header = f"{task.ticket} {task.slot} {task.id}"
+        envelope.publish(self._producer, header, declare=declare, retry=False)
+
+    def open(self) -> None:
+        """Connect, so that the first task is not late."""
         if self._producer is None:
             self._connection = self._app.connection_for_write()
-            self._producer = self._app.amqp.Producer(self._connection, auto_declare=False)
-        declare = [self._app.amqp.queues[envelope.queue]] if envelope.queue else []
-        envelope.publish(self._producer, header, declare=declare, retry=False)
+            self._producer = self._app.amqp.Producer(self._connection.default_channel, auto_declare=False)
 
     def close(self) -> None:
         """Drop the connection; the next publish makes a new one."""

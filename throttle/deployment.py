@@ -13,6 +13,7 @@ from weakref import WeakKeyDictionary
 from celery.utils.time import maybe_iso8601
 
 from throttle.backlog import Backlog, Entry
+from throttle.clock import Clock
 from throttle.errors import ThrottleError
 from throttle.keys import Namer
 from throttle.settings import Settings
@@ -95,30 +96,6 @@ class Deployment:
         if now - self._complained >= 60 or not self._complained:
             self._complained = now
             logger.warning(text + " (repeats are not logged for a minute)", *args)
-
-
-class Clock:
-    """Redis's clock as seen from here: how far it is ahead of this machine's monotonic clock."""
-
-    def __init__(self, store: Store) -> None:
-        self._store, self._ahead, self._width = store, 0, float("inf")
-
-    def sample(self, rounds: int = 3) -> None:
-        """Ask Redis for the time; the quickest answer is the most exact, to half its round trip."""
-        self._width *= 1.5  # clocks drift: an old sample must not win for ever
-        for _ in range(rounds):
-            before = time.monotonic_ns() // 1000
-            seconds, micros = self._store.client.time()
-            after = time.monotonic_ns() // 1000
-            if after - before <= self._width:
-                self._width = after - before
-                self._ahead = int(seconds) * 10**6 + int(micros) - (before + after) // 2
-
-    def local(self, moment: int) -> float:
-        """A moment of Redis's clock (µs) on this machine's monotonic clock (s)."""
-        if self._width == float("inf"):
-            self.sample()
-        return (moment - self._ahead) / 1e6
 
 
 _deployments: WeakKeyDictionary[Any, Deployment] = WeakKeyDictionary()

@@ -12,7 +12,7 @@ from celery.utils.imports import instantiate, symbol_by_name
 from celery.worker.state import revoked as revoked_tasks
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from throttle.backlog import Verdict
+from throttle.backlog import AHEAD, Verdict
 from throttle.deployment import Deployment, deployment
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
@@ -50,9 +50,9 @@ class Gate:
         """What Celery's consumer calls with each message of the task."""
         delivery = (message, body, ack, reject, callbacks)
         ticket, slot, id = parse(message.headers.get(HEADER))
-        late = time.monotonic() - self._place.clock.local(slot) if ticket else 0.0
-        if ticket and late < LATE and not message.delivery_info.get("redelivered"):
-            self._pass(delivery, f"{ticket} {slot} {id}", self._place.clock.local(slot))
+        due = self._place.clock.local(slot, AHEAD / 1e6) if ticket else 0.0
+        if ticket and time.monotonic() - due < LATE and not message.delivery_info.get("redelivered"):
+            self._pass(delivery, f"{ticket} {slot} {id}", due)
         else:
             self._ask(delivery, ticket, id)
 

@@ -33,8 +33,14 @@ RECOVER = 1.0  #: s between two looks for leases that ran out
 class Publisher(Protocol):
     """Gives a released task to where it belongs."""
 
-    def publish(self, envelope: Envelope, header: str) -> None:
+    #: Whether what is published is done; a Celery task is not: its start ends its way.
+    final: bool
+
+    def publish(self, envelope: Envelope, task: Due) -> None:
         """Publish, or raise."""
+
+    def open(self) -> None:
+        """Connect ahead of the first task; may raise, and is tried again by `publish`."""
 
     def close(self) -> None:
         """Let go of connections; also after an error."""
@@ -123,6 +129,7 @@ class Scheduler:
         """Do the work until the lead is lost or `stop`; returns how long to wait then."""
         logger.info("scheduler: leading as %s", self._me)
         self._scopes.clear()
+        self._open_publisher()
         self._listen()
         renew, sweep = time.monotonic() + RENEW, 0.0
         while not self._stop.is_set():
@@ -157,7 +164,9 @@ class Scheduler:
         now = time.monotonic()
         recover = now - scope.recovered >= RECOVER
         try:
-            wait, _, due = scope.backlog.release(confirmed=scope.unconfirmed, recover=recover)
+            wait, _, due = scope.backlog.release(
+                published=scope.unconfirmed, recover=recover, final=self.publisher.final
+            )
         except ResponseError as exc:
             if not str(exc).startswith("UNDECLARED"):
                 raise
@@ -185,7 +194,7 @@ class Scheduler:
             logger.error("scope %s: entry %s cannot be read, left alone: %s", scope.backlog.scope, task.id, exc)  # noqa: TRY400
             return True
         try:
-            self.publisher.publish(envelope, f"{task.ticket} {task.slot} {task.id}")
+            self.publisher.publish(envelope, task)
         except Exception as exc:
             scope.failures += 1
             log = logger.warning if scope.failures == 1 else logger.debug
@@ -243,6 +252,13 @@ class Scheduler:
             except (RedisError, OSError) as exc:
                 logger.debug("closing the subscription: %s", exc)
 
+    def _open_publisher(self) -> None:
+        try:
+            self.publisher.open()
+        except Exception as exc:
+            logger.debug("connecting the publisher: %r", exc)
+            self._close_publisher()
+
     def _close_publisher(self) -> None:
         try:
             self.publisher.close()
@@ -252,7 +268,10 @@ class Scheduler:
     def _resign(self) -> None:
         try:
             for scope in self._scopes.values():
-                scope.backlog.confirm((task.id, task.ticket) for task in scope.unconfirmed)
+                if self.publisher.final:
+                    scope.backlog.forget(*(task.id for task in scope.unconfirmed))
+                else:
+                    scope.backlog.confirm((task.id, task.ticket) for task in scope.unconfirmed)
             self._lead("resign")
         except (ThrottleError, RedisError, OSError) as exc:
             logger.debug("resigning: %s", exc)

@@ -9,13 +9,13 @@ from typing import Any
 
 from celery.exceptions import Ignore
 
+from throttle.clock import sleep_until
 from throttle.deployment import Deployment, deployment
 from throttle.envelope import HEADER
 from throttle.errors import StoreUnavailable
 from throttle.gate import parse
 
 EARLY = 0.0015  #: s before its slot that Redis is asked; within backlog.NEAR, so one question is enough
-SPIN = 0.00015  #: s at the end of a wait that are not slept: a sleep ends up to 0.1 ms late
 TARDY = 0.001  #: s after its slot beyond which a start is counted anew
 
 
@@ -42,7 +42,7 @@ def _start(place: Deployment, task: Any, header: str, args: Any, kwargs: Any) ->
     ticket, slot, id = parse(header)
     parts = header.split(" ")
     if len(parts) > 3:
-        _sleep_until(float(parts[3]) - EARLY)
+        sleep_until(float(parts[3]) - EARLY)
 
     def ask(mode: str) -> tuple[str, float]:
         what, wait = _patiently(place, lambda: backlog.start(mode, id, ticket, slot, keys, costs))
@@ -50,11 +50,11 @@ def _start(place: Deployment, task: Any, header: str, args: Any, kwargs: Any) ->
 
     what, due = ask("take")
     while what == "wait":
-        _sleep_until(due)
+        sleep_until(due)
         what, due = ask("take")
     if what in ("parked", "stale"):
         raise Ignore(f"throttled: {what}")
-    _sleep_until(due)
+    sleep_until(due)
     tardy = time.monotonic() - due > TARDY
     if what == "hold" or tardy:
         ask("late" if tardy else "begin")
@@ -72,12 +72,3 @@ def _patiently(place: Deployment, ask: Callable[[], tuple[str, int]]) -> tuple[s
                 return "go", 0
             time.sleep(pause)
             pause = min(1.0, 2 * pause)
-
-
-def _sleep_until(moment: float) -> None:
-    """Sleep on the monotonic clock; the last bit is spun, which is a tenth of a millisecond of work."""
-    left = moment - time.monotonic()
-    if left > SPIN:
-        time.sleep(min(left, 60.0) - SPIN)
-    while time.monotonic() < moment and left <= 60.0:
-        pass

@@ -1,8 +1,8 @@
 -- enter: a task asks to go. It goes if its turn is now and nobody waits whom it would overtake; else it
--- is parked. Either way Redis keeps its message until the body starts.
+-- is parked, as it is in any case with `wait_anyway`. Either way Redis keeps its message until the body starts.
 --   reply {'go', ticket, slot, now, id}          flies now, may start at `slot`
 --         {'parked', slot, now, id}              waits; slot = when its bucket would allow, at the earliest
-local function enter(now, entry, ahead, lease, channel, scope)
+local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   local limits, window = limits_read()
   if not limits then return UNDECLARED end
   entry.seq = next_seq(now)
@@ -19,7 +19,7 @@ local function enter(now, entry, ahead, lease, channel, scope)
   for _, limit in ipairs(limits) do common = common or limit.wide end
   local overtakes = not idle or (common and redis.call('EXISTS', LINE) == 1)
   local slot, wide = pace(limits, entry, now)
-  if not overtakes and slot <= now + ahead and redis.call('ZCARD', FLIGHT) < window then
+  if not wait_anyway and not overtakes and slot <= now + ahead and redis.call('ZCARD', FLIGHT) < window then
     pace_take(limits, entry, slot, now)
     pace_expire()
     flight_add(entry.id, entry.seq, 1, now + lease)

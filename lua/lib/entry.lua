@@ -13,6 +13,14 @@ local function entry_read(id, value)
   }
 end
 
+-- entry_given: the entry in ARGV[2] to ARGV[9], as submit's header lists them.
+local function entry_given()
+  return {
+    id = ARGV[2], lane = ARGV[3], rank = ARGV[4], expires = tonumber(ARGV[5]), eta = tonumber(ARGV[6]),
+    keys = split(ARGV[7]), costs = split(ARGV[8]), message = ARGV[9], keys_text = ARGV[7], costs_text = ARGV[8],
+  }
+end
+
 local function entry_store(entry)
   redis.call('HSET', MESSAGES, entry.id, table.concat({
     entry.lane, entry.rank, entry.seq, whole(entry.expires), whole(entry.eta), entry.keys_text, entry.costs_text,
