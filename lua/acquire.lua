@@ -17,9 +17,9 @@ local limits, wait, which = {}, 0, 1
 for interval, burst, fresh, keep, cost in string.gmatch(string.sub(ARGV[1], rest), '(%d+) (%d+) (%d+) (%d+) (%d+)') do
   local i = #limits + 1
   local limit = {interval = tonumber(interval), burst = tonumber(burst), keep = tonumber(keep), cost = tonumber(cost)}
-  local rewound
-  limit.tat, rewound = bucket_load(KEYS[i], now, now + tonumber(fresh))
-  if rewound then bucket_store(KEYS[i], limit.tat, now, limit.keep) end
+  local changed
+  limit.tat, changed = bucket_load(KEYS[i], now, now + tonumber(fresh))
+  if changed then bucket_store(KEYS[i], limit.tat, now, limit.keep) end
   local held = math.huge
   if limit.interval > 0 then held = gcra_slot(limit.tat, now, limit.interval, limit.burst, limit.cost) - now end
   if held > wait then wait, which = held, i end

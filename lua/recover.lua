@@ -7,8 +7,10 @@
 -- REPLY  number of tasks put back
 --
 -- @include lib/clock
+-- @include lib/gcra
 -- @include lib/scope
 -- @include lib/entry
+-- @include lib/pace
 -- @include lib/lane
 -- @include lib/flight
 local now = clock(ARGV[1])
@@ -16,6 +18,7 @@ local ids = {}
 for i = 3, #ARGV do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then ids = redis.call('ZRANGEBYSCORE', FLIGHT, '-inf', whole(now), 'LIMIT', 0, ARGV[2]) end
 
+local limits = limits_read() or {}
 local recovered = 0
 for _, id in ipairs(ids) do
   local value = redis.call('HGET', MESSAGES, id)
@@ -23,6 +26,7 @@ for _, id in ipairs(ids) do
   if entry and redis.call('ZSCORE', FLIGHT, id) then
     flight_recall(id, now)
     lane_return(entry)
+    pace_return(limits, entry, now)
     recovered = recovered + 1
   elseif not entry then
     flight_end(id)

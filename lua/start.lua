@@ -35,9 +35,10 @@ if taking and slot - now <= far then at = math.max(now, slot) end
 for i, limit in ipairs(limits) do
   local bucket = KEYS[11 + i]
   if not bucket then break end -- a worker of an older release knows fewer limits
-  local rewound
-  tats[i], rewound = bucket_load(bucket, now, now + limit.fresh)
-  if rewound then bucket_store(bucket, tats[i], now, limit.keep) end
+  local fresh, changed = limit.fresh
+  if fresh > 0 and redis.call('ZSCORE', RELEASES, limit.name .. '|' .. keys[i]) then fresh = 0 end -- waited out there
+  tats[i], changed = bucket_load(bucket, now, now + fresh)
+  if changed then bucket_store(bucket, tats[i], now, limit.keep) end
   if taking and limit.interval == 0 then
     at = math.huge
   elseif taking then
@@ -51,7 +52,11 @@ if wait > far then
   if not value then return {'wait', far} end
   flight_recall(id, now)
   redis.call('HSET', TICKETS, id, ' ' .. math.max(0, attempt - 1)) -- it was late, not lost
-  lane_return(entry_read(id, value))
+  local entry = entry_read(id, value)
+  lane_return(entry)
+  pace_return(limits, entry, now)
+  for i, tat in ipairs(tats) do pace_push(limits[i].name .. '|' .. keys[i], tat) end
+  pace_expire()
   redis.call('HINCRBY', META, 'reparked', 1)
   wake(now, channel, scope)
   return {'parked'}
