@@ -16,6 +16,9 @@ PREFIX = "throttle"
 
 _LONG = 64
 
+#: No text, and what stands for "no key".
+_RESERVED = {"": "%", "-": "%2D"}
+
 
 class Namer:
     """Builds every key name of one deployment.
@@ -32,14 +35,21 @@ class Namer:
         self.leader = f"{prefix}:leader"
         self.scopes = f"{prefix}:scopes"
         self.channel = f"{prefix}:wake"
-        self.identity = lru_cache(4096)(self._identity)
+        self._short = lru_cache(4096)(self._identity)
 
-    def _identity(self, key: object) -> str:
+    def identity(self, key: object) -> str:
         """A key as it stands in Redis: readable where short, a keyed digest (BLAKE2b) where long."""
-        text = str(key)
-        if len(text) > _LONG:
-            return "~" + blake2b(text.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=20).hexdigest()
-        return quote(text, safe="", errors="surrogatepass").replace("~", "%7E") or "%"
+        text = str(key)  # before the cache: to it, 1 and True are one, and a list is an error
+        return self._short(text) if len(text) <= _LONG else self._digest(text)
+
+    def _identity(self, text: str) -> str:
+        quoted = quote(text, safe="", errors="surrogatepass").replace("~", "%7E")
+        if len(quoted) > _LONG:
+            return self._digest(text)
+        return _RESERVED.get(quoted, quoted)
+
+    def _digest(self, text: str) -> str:
+        return "~" + blake2b(text.encode("utf-8", "surrogatepass"), key=self._secret, digest_size=20).hexdigest()
 
     def scope(self, scope: str) -> str:
         """What the keys of one scope begin with; the braces make it one Redis Cluster hash slot."""

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from urllib.parse import quote
 
 import redis
 
 from throttle.decision import Decision
-from throttle.errors import ThrottleError
+from throttle.errors import InvalidRate, ThrottleError
 from throttle.keys import Namer
-from throttle.limits import TokenBucket, check_units
+from throttle.limits import TokenBucket, check_units, stored_name
 from throttle.store import Store
 
 
@@ -76,8 +75,12 @@ class Limiter:
 
     def _bucket(self, limit: TokenBucket, key: object) -> str:
         whom = key if limit.key is None else limit.key
-        if callable(whom):
-            raise ThrottleError("a limit with a callable key is for tasks; give acquire() the key itself")
+        if whom is not key and (callable(whom) or "{" in str(whom)):  # made of a task's arguments there, given here
+            if key is None:
+                raise ThrottleError(
+                    f"limit {limit.label!r} counts each {whom!r} apart: say which, as in acquire(…, key=…)"
+                )
+            whom = key
         return f"{self._prefix}{_policy(limit)}|{'-' if whom is None else self._identity(whom)}"
 
     def _ask(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
@@ -91,6 +94,8 @@ class Limiter:
                 limit.check_cost(cost, None if key is None else str(key))
             text += f" {limit.packed}{cost}"
             buckets.append(self._bucket(limit, key))
+        if len(buckets) > 1 and len(set(buckets)) < len(buckets):
+            raise InvalidRate(f"{', '.join(limit.label for limit in active)}: each limit needs a name of its own")
         return _decision(active, self._store.run_plain("acquire", buckets, (text,)))
 
 
@@ -98,7 +103,7 @@ def _policy(limit: TokenBucket) -> str:
     """A limit's name as it stands in Redis; without one, what it says. Remembered: it is asked every time."""
     policy: str | None = limit.__dict__.get("_policy")
     if policy is None:
-        policy = quote(limit.name or str(limit).replace(" ", ""), safe=",")
+        policy = stored_name(limit.name or str(limit).replace(" ", ""))
         limit.__dict__["_policy"] = policy
     return policy
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from urllib.parse import quote
 
 from throttle.errors import CostExceedsLimit, InvalidRate
 from throttle.rates import Rate
@@ -102,6 +103,11 @@ def _whole(what: str, value: object, least: int, most: int) -> int:
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
         raise InvalidRate(f"{what} must be a whole number from {least} to {most}, not {value!r}")
     return value
+
+
+def stored_name(name: str) -> str:
+    """A limit's name as it stands in Redis, for requests and tasks alike: they may share a bucket."""
+    return quote(name, safe=",")
 
 
 def check_units(cost: object) -> int:

@@ -23,7 +23,8 @@ UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86400),
 }
 _RATE = re.compile(
-    r"\s*(?P<count>\d+(?:\.\d+)?)\s*(?:/|\s+per\s+)\s*(?P<times>\d+(?:\.\d+)?)?\s*(?P<unit>[a-z]+)\s*",
+    r"\s*(?P<count>\d{1,18}(?:\.\d{1,18})?)\s*(?:/|\s+per\s+)\s*"
+    r"(?P<times>\d{1,18}(?:\.\d{1,18})?)?\s*(?P<unit>[a-z]+)\s*",
     re.ASCII | re.IGNORECASE,
 )
 EXAMPLES = '"10/s", "5/30s", "100 per 2 hours", (100, 7200)'
@@ -50,7 +51,7 @@ class Rate:
             return rate
         if isinstance(rate, str):
             return cls._from_text(rate)
-        if isinstance(rate, tuple) and len(rate) == 2:
+        if isinstance(rate, tuple) and len(rate) == 2 and not any(isinstance(n, Fraction) for n in rate):
             return cls._checked(rate[0], rate[1], rate)
         if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate == 0:
             return cls(Fraction(0), Fraction(1))
@@ -73,7 +74,7 @@ class Rate:
         numbers = (count, period)
         if any(isinstance(n, bool) or not isinstance(n, (int, float, Fraction)) for n in numbers):
             raise InvalidRate(f"{said!r} is not a rate; say {EXAMPLES}")
-        if not all(math.isfinite(n) for n in numbers) or count < 0 or period <= 0:  # type: ignore[arg-type, operator]
+        if not (0 <= count < 10**18 and 0 < period < 10**18):  # type: ignore[operator]
             raise InvalidRate(f"{said!r} is not a rate: a count of at least 0 per a period above 0")
         rate = cls(Fraction(str(count)), Fraction(str(period)))
         if rate.count and not FASTEST <= Fraction(rate.period * 10**6, 1) / rate.count <= SLOWEST:
@@ -99,8 +100,9 @@ class Rate:
 
 
 def _plain(number: Fraction) -> str:
-    """The number in decimal digits, exactly where that is possible."""
-    if number.denominator == 1:
-        return str(number.numerator)
-    text = f"{number.numerator / number.denominator:.17g}"
-    return text if "e" not in text else f"{number.numerator / number.denominator:.20f}".rstrip("0")
+    """The number in decimal digits, all of them: what is printed can be parsed again."""
+    places = 0
+    while (number * 10**places).denominator != 1:
+        places += 1
+    digits = str((number * 10**places).numerator).zfill(places + 1)
+    return digits[: len(digits) - places] + ("." + digits[-places:] if places else "")

@@ -31,6 +31,9 @@ class Spec:
         self.scope, self.cost = scope, cost
         if not limits:
             raise ThrottleError('@throttled needs a limit: @throttled("10/s")')
+        names = [limit.name or str(i) for i, limit in enumerate(self.limits, 1)]
+        if len(set(names)) < len(names):
+            raise InvalidRate(f"{', '.join(names)}: limits of one task would share a bucket; give each its own name")
         if isinstance(cost, int):
             for limit in self.limits:
                 if limit.interval:
