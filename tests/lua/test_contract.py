@@ -14,10 +14,11 @@ SCRIPTS = sorted(path.stem for path in FOLDER.glob("*.lua"))
 FILES = sorted(FOLDER.glob("*.lua")) + sorted((FOLDER / "lib").glob("*.lua"))
 
 #: All commands that scripts use. Each is in Redis 6.2; an ACL for the library needs these and no more.
-COMMANDS = set(
-    "TIME GET SET DEL EXISTS PTTL PEXPIRE PEXPIREAT HGET HSET HDEL HEXISTS HGETALL HKEYS HINCRBY PUBLISH "
-    "ZADD ZREM ZSCORE ZCARD ZRANGE ZRANGEBYLEX ZRANGEBYSCORE ZREMRANGEBYSCORE".split()
-)
+COMMANDS = {
+    "TIME", "PUBLISH", "GET", "SET", "DEL", "EXISTS", "PTTL", "PEXPIRE", "PEXPIREAT",
+    "HGET", "HSET", "HDEL", "HEXISTS", "HGETALL", "HKEYS", "HINCRBY",
+    "ZADD", "ZREM", "ZSCORE", "ZCARD", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREMRANGEBYSCORE",
+}  # fmt: skip
 KEYLESS = {"TIME", "PUBLISH"}
 
 CALL = re.compile(r"redis\.p?call\(\s*'(\w+)'\s*(?:,\s*([^,()]+(?:\[[^\]]*\])?))?")

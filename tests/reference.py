@@ -1,0 +1,35 @@
+"""What a token bucket is, written a second time and differently: as a level that fills, not as a TAT.
+
+Units are counted in microseconds of filling, so all is in whole numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass
+class Level:
+    """A bucket that holds `burst` units and gains one per `interval` µs."""
+
+    interval: int
+    burst: int
+    level: int
+    seen: int
+
+    def at(self, now: int) -> int:
+        """The level then; while the clock stands before the last change, time stands still."""
+        return min(self.burst * self.interval, self.level + max(0, now - self.seen))
+
+    def ask(self, now: int, cost: int, *, take: bool = True) -> tuple[bool, int, int, int]:
+        """Allowed, units remaining, µs until full, µs to wait."""
+        level, price = self.at(now), cost * self.interval
+        wait = max(0, price - level)
+        if now < self.seen or (take and not wait and cost):
+            self.level, self.seen = level - (0 if wait or not take else price), now
+        left = self.at(now)
+        return not wait, left // self.interval, self.burst * self.interval - left, wait
+
+    def give(self, now: int, cost: int) -> None:
+        """Back into the bucket; never beyond full."""
+        self.level, self.seen = min(self.burst * self.interval, self.at(now) + cost * self.interval), now
