@@ -47,7 +47,7 @@ class Simulation:
         late: µs by which a task comes to its start after its slot.
     """
 
-    def __init__(self, backlog: Backlog, clock: FakeClock, late: Callable[[str], int] = lambda id: 0) -> None:
+    def __init__(self, backlog: Backlog, clock: FakeClock, late: Callable[[str], int] = lambda _: 0) -> None:
         self.backlog, self.clock, self.late = backlog, clock, late
         self.begun: list[Begun] = []
         self.asked: dict[str, int] = {}  # how often each task came before the limits

@@ -165,7 +165,7 @@ def test_rule_5_a_refusal_changes_nothing(limiter: Limiter, any_server: RedisSer
 
 def contents(server: RedisServer) -> dict[bytes, bytes | None]:
     client = server.client()
-    return {key: client.dump(key) for key in client.keys()}
+    return {key: client.dump(key) for key in client.scan_iter()}
 
 
 def test_b09_all_or_nothing(limiter: Limiter, clock: FakeClock) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 
 import pytest
 
-from tests.simulation import Simulation, entry, excess
+from tests.simulation import Simulation, entry
 from throttle import Limiter, TokenBucket
 from throttle.backlog import Backlog
 from throttle.testing import FakeClock
