@@ -10,7 +10,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from throttle.limits import TokenBucket
+from throttle.limits import TokenBucket, stored_name
 from throttle.scripts import script
 from throttle.store import Store, translate
 
@@ -89,7 +89,7 @@ class Backlog:
     def __init__(self, store: Store, scope: str, limits: Sequence[TokenBucket]) -> None:
         self.store, self.scope, self.limits = store, scope, tuple(limits)
         self.keys = store.namer.backlog(scope)
-        self.names = tuple(limit.name or str(i) for i, limit in enumerate(limits, 1))
+        self.names = tuple(stored_name(limit.name) if limit.name else str(i) for i, limit in enumerate(limits, 1))
         self._bucket = store.namer.scope(scope) + "b:"
         self._registered = False
         self._lock = threading.Lock()

@@ -77,9 +77,7 @@ class Limiter:
         whom = key if limit.key is None else limit.key
         if whom is not key and (callable(whom) or "{" in str(whom)):  # made of a task's arguments there, given here
             if key is None:
-                raise ThrottleError(
-                    f"limit {limit.label!r} counts each {whom!r} apart: say which, as in acquire(…, key=…)"
-                )
+                raise ThrottleError(f"limit {limit.label!r} counts each {whom!r} apart: acquire() needs a key")
             whom = key
         return f"{self._prefix}{_policy(limit)}|{'-' if whom is None else self._identity(whom)}"
 
