@@ -17,6 +17,7 @@ from throttle.deployment import deployment
 
 
 def main() -> None:
+    """Run until SIGTERM or Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m workers.scheduler", description=__doc__.split("\n")[0])
     parser.add_argument("-A", "--app", required=True, help="the Celery app, as for `celery -A`")
     parser.add_argument("-l", "--loglevel", default="INFO", help="DEBUG, INFO, WARNING, ERROR (default: INFO)")

@@ -16,6 +16,7 @@ from throttle.smoother import Smoother
 
 
 def main() -> None:
+    """Run until SIGTERM or Ctrl-C; what waits stays in Redis."""
     parser = argparse.ArgumentParser(prog="python -m workers.smoother", description=__doc__.split("\n")[0])
     parser.add_argument("broker", help="URL of the broker")
     parser.add_argument("source", help="queue to take from")

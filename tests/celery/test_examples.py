@@ -6,6 +6,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 
 import pytest
 
@@ -16,9 +17,12 @@ from tests.services import RedisServer
 def run(name: str, server: RedisServer, *, worker: bool = True) -> list[str]:
     """The lines an example prints."""
     env = {**os.environ, "CELERY_BROKER_URL": server.url(5)}
-    celery = [sys.executable, "-m", "celery", "-A", f"examples.{name}", "worker", "-c", "2", "-l", "WARNING"]
-    process = subprocess.Popen(celery, cwd=ROOT, env=env, stderr=subprocess.DEVNULL) if worker else None
+    celery = [sys.executable, "-m", "celery", "-A", f"examples.{name}", "worker", "-c", "2", "-l", "INFO"]
+    process = subprocess.Popen(celery, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) if worker else None
     try:
+        if process is not None:
+            assert any(line.rstrip().endswith("ready.") for line in process.stderr or ())
+            threading.Thread(target=process.stderr.read, daemon=True).start()  # type: ignore[union-attr]
         example = [sys.executable, "-m", f"examples.{name}"]
         done = subprocess.run(example, cwd=ROOT, env=env, capture_output=True, text=True, timeout=60, check=False)
     finally:
