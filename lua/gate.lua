@@ -20,8 +20,16 @@ local ticket, redelivered = ARGV[14], ARGV[15] == '1'
 if ticket ~= '' then
   local current = flight_ticket(id)
   if current == ticket then
-    redis.call('ZADD', FLIGHT, whole(now + lease), id)
-    return {'go', ticket, whole(now), whole(now), id}
+    local value = redelivered and redis.call('HGET', MESSAGES, id)
+    if not value then
+      redis.call('ZADD', FLIGHT, whole(now + lease), id)
+      return {'go', ticket, whole(now), whole(now), id}
+    end
+    -- The worker that had this copy may live and start it: both are stale, and a new one goes out at once.
+    flight_recall(id, now)
+    lane_return(entry_read(id, value))
+    wake(now, ARGV[12], ARGV[13])
+    return {'stale'}
   end
   if current or flight_stale(id, ticket) then return {'stale'} end
 elseif redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then

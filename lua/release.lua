@@ -35,7 +35,7 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', whole(horizon),
   local value = redis.call('HGET', MESSAGES, id)
   local entry = value and entry_read(id, value)
   if entry then
-    entry.seq, entry.eta = next_seq(now), 0
+    entry.seq = next_seq(now)
     entry_store(entry)
     lane_return(entry)
   end
@@ -67,6 +67,7 @@ while true do
     local expired = entry.expires > 0 and entry.expires < now -- goes out uncharged; the worker drops it
     local slot, wide = now, false
     if not expired then slot, wide = pace(limits, entry, now) end
+    slot = math.max(slot, entry.eta) -- it may leave ahead of its ETA, but not start
     if slot > horizon and wide then
       next_look = slot - ahead
       break

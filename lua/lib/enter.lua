@@ -19,6 +19,7 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   for _, limit in ipairs(limits) do common = common or limit.wide end
   local overtakes = not idle or (common and redis.call('EXISTS', LINE) == 1)
   local slot, wide = pace(limits, entry, now)
+  slot = math.max(slot, entry.eta)
   if not wait_anyway and not overtakes and slot <= now + ahead and redis.call('ZCARD', FLIGHT) < window then
     pace_take(limits, entry, slot, now)
     pace_expire()

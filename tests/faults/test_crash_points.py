@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+from dataclasses import replace
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -14,6 +15,7 @@ from kombu.exceptions import OperationalError
 from tests.faults.rig import Broker, Killed, Rig, due_of
 from tests.services import RedisServer
 from throttle import TokenBucket
+from throttle.backlog import Due
 from throttle.scheduler import Scheduler
 from throttle.store import Store
 
@@ -106,14 +108,16 @@ def test_b62_a_worker_killed_after_the_gate_said_go(rig: Rig) -> None:
 
 
 def test_b62_a_worker_killed_with_a_released_task_in_hand(rig: Rig) -> None:
-    """Rule 3. The broker delivers the same copy again before the lease is over: it goes on at once."""
-    rig.park(1)
-    (due,) = due_of(rig.backlog)
-    verdict = rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True)
-    assert verdict.what == "go"
-    assert rig.start(verdict.ticket, verdict.slot, verdict.id) == "go"
+    """Rule 3. The broker delivers the same copy again before the lease is over: a new one goes out at once."""
+    rig.park(2)
+    first, second = due_of(rig.backlog)
+    assert rig.backlog.gate(rig.entry(first.id), first.ticket, redelivered=True).what == "stale"
+    (again,) = due_of(rig.backlog)  # the clock has not moved: no lease ran out
+    assert (again.id, again.message) == (first.id, first.message)
+    assert rig.start(again.ticket, again.slot, again.id) == "go"
+    assert rig.start(second.ticket, second.slot, second.id) == "go"
     rig.settle()
-    assert rig.starts == ["t00000"]
+    assert rig.starts == [first.id, second.id]
 
 
 def test_b60_a_pool_process_killed_while_it_holds_its_slot(server: RedisServer) -> None:
@@ -138,10 +142,36 @@ def test_b119_two_deliveries_of_one_copy_start_once(rig: Rig) -> None:
     """Rule 3. A pool so busy that the broker's visibility timeout passes: both workers hold the same copy."""
     rig.park(1)
     (due,) = due_of(rig.backlog)
-    again = rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True)
-    answers = [rig.start(due.ticket, due.slot, due.id), rig.start(again.ticket, again.slot, again.id)]
-    assert sorted(answers) == ["go", "stale"]
+    assert rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True).what == "stale"
+    assert rig.start(due.ticket, due.slot, due.id) == "stale"  # the first holder's turn comes
+    rig.settle()
     assert rig.starts == ["t00000"]
+
+
+def test_b119_the_third_delivery_of_a_late_acknowledged_task_runs_it_again(rig: Rig) -> None:
+    """Rule 3. Redelivered once in hand, then its worker dies in the body: the copy that started is no stale one."""
+    rig.park(1)
+    (due,) = due_of(rig.backlog)
+    assert rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True).what == "stale"
+    (again,) = due_of(rig.backlog)
+    assert rig.start(again.ticket, again.slot, again.id) == "go"
+    third = rig.backlog.gate(rig.entry("t00000"), again.ticket, redelivered=True)
+    assert third.what in ("go", "parked")
+
+
+def test_an_eta_is_never_early(server: RedisServer) -> None:
+    """Tasks leave for the broker a little ahead of their time; an ETA is when the body may start."""
+    rig = Rig(server, FAST)
+    eta = rig.clock() + 1_000_000
+    assert rig.backlog.submit(replace(rig.entry("t"), eta=eta)).what == "parked"
+    due: list[Due] = []
+    while not due:
+        rig.clock.tick(1000)
+        due = due_of(rig.backlog)
+    assert rig.clock() < eta
+    assert due[0].slot == eta
+    soon = rig.backlog.submit(replace(rig.entry("soon"), eta=rig.clock() + 10_000))
+    assert (soon.what, soon.slot) == ("go", rig.clock() + 10_000)
 
 
 def test_b61_five_schedulers_publish_each_task_once(server: RedisServer) -> None:

@@ -1,0 +1,146 @@
+"""Real processes, really killed. Rule 3: nothing is lost, and what runs twice is bounded by what was running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+
+from tests.fleet import ROOT, Fleet
+from throttle import TokenBucket
+from throttle.testing import excess
+
+SCHEDULER = """
+import os, signal, sys
+from tests.celery.project import app
+from throttle.bootstep import CeleryPublisher, scheduler_of
+from throttle.deployment import deployment
+
+when, at = sys.argv[1], int(sys.argv[2])
+publish, count = CeleryPublisher.publish, 0
+
+def dying(self, envelope, task):
+    global count
+    if when == "before" and count == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    publish(self, envelope, task)
+    count += 1
+    if when == "after" and count == at:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+CeleryPublisher.publish = dying
+app.finalize()
+scheduler_of(deployment(app)).run()
+"""
+
+
+@pytest.mark.slow
+def test_b60_schedulers_killed_while_they_publish(fleet_of: Callable[..., Fleet]) -> None:
+    fleet = fleet_of(PROJECT_RATE="1000/s", PROJECT_BURST="50")
+    send = fleet.project.send
+    send.throttle.set_rate(0)
+    for n in range(50):
+        send.delay(n)
+    send.throttle.reset_rate()
+    for when, at in (("before", 0), ("after", 1), ("after", 10), ("before", 5)):
+        process = subprocess.run([sys.executable, "-c", SCHEDULER, when, str(at)], cwd=ROOT, check=False, timeout=30)
+        assert process.returncode == -9
+    fleet.worker()
+    starts = fleet.started(50)
+    time.sleep(1.0)  # a second copy would start now
+    assert sorted(int(start.what) for start in fleet.record()) == list(range(50))
+    assert len(starts) == 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("late", ["0", "1"])
+def test_workers_killed_in_the_middle_lose_nothing(fleet_of: Callable[..., Fleet], late: str) -> None:
+    """Two of two workers are killed again and again; early and late acknowledgement."""
+    fleet = fleet_of(
+        PROJECT_RATE="40/s", PROJECT_LATE=late, PROJECT_LEASE="2", PROJECT_VISIBILITY="3", PROJECT_REJECT="1"
+    )
+    send = fleet.project.send
+    workers = [fleet.worker(), fleet.worker()]
+    for n in range(200):
+        if n % 4:
+            send.delay(n)
+        else:
+            fleet.project.app.send_task("send", (n,))
+    kills = 0
+    for goal in (40, 80, 120):
+        fleet.started(goal)
+        fleet.kill(workers.pop(0))
+        kills += 1
+        workers.append(fleet.worker())
+    fleet.until(lambda: len({start.what for start in fleet.record()}) == 200, 30, "200 different starts")
+    fleet.until(lambda: send.throttle.backlog.flying() == 0, 15, "empty flight")
+    times = Counter(start.what for start in fleet.record())
+    # at a kill two processes may each be in a body that the broker has not been told of
+    assert sum(times.values()) - 200 <= 2 * kills
+    assert excess((start.at for start in fleet.record()), TokenBucket("40/s"), tolerance=0.04) <= 1
+
+
+@pytest.mark.slow
+def test_b59_all_killed_with_a_full_backlog(fleet_of: Callable[..., Fleet]) -> None:
+    """SIGTERM, SIGQUIT and SIGKILL of every worker: what is parked does not live in them."""
+    fleet = fleet_of(PROJECT_RATE="2000/s", PROJECT_LEASE="2", PROJECT_BURST="100")
+    send = fleet.project.send
+    send.throttle.set_rate(0)
+    for n in range(300):
+        (send.delay if n % 2 else lambda n: fleet.project.app.send_task("send", (n,)))(n)
+    for signal in (15, 3, 9):
+        worker = fleet.worker()
+        fleet.until(lambda: send.throttle.depth() == 300, 10, "300 parked", send.throttle.depth)
+        fleet.kill(worker, signal)
+    assert fleet.record() == []
+    send.throttle.reset_rate()
+    fleet.worker()
+    starts = fleet.started(300)
+    assert sorted(int(start.what) for start in starts) == list(range(300))
+
+
+def test_b64_another_worker_releases_when_the_leader_dies(fleet: Fleet) -> None:
+    send = fleet.project.send
+    first = fleet.worker()
+    second = fleet.worker()
+    leads = fleet.project.throttle_store = send.throttle.backlog.store
+    fleet.until(lambda: leads.client.get(leads.namer.leader), 5, "leader")
+    for n in range(200):
+        send.delay(n)
+    fleet.started(10)
+    leader = first if f":{first.pid}:".encode() in leads.client.get(leads.namer.leader) else second
+    assert f":{leader.pid}:".encode() in leads.client.get(leads.namer.leader)
+    fleet.kill(leader)
+    killed = time.time()
+    before = len(fleet.record())
+    fleet.until(lambda: any(start.at > killed + 0.5 for start in fleet.record()), 10, "release after the kill")
+    after = next(start.at for start in fleet.record() if start.at > killed + 0.5)
+    assert after - killed <= 3.5  # 3 s, and one interval and what the pool takes
+    assert before >= 10
+
+
+@pytest.mark.slow
+def test_stopped_workers_do_not_let_the_backlog_pile_up(fleet_of: Callable[..., Fleet]) -> None:
+    """The worker's pool hangs, its scheduler lives: what is out and not started stays bounded."""
+    fleet = fleet_of(PROJECT_RATE="500/s", PROJECT_PREFETCH="1")
+    project = fleet.project
+    fleet.worker(concurrency=1)
+    project.slow.delay("hog", 8.0)
+    fleet.started(1)
+    project.slow.throttle.set_rate(0)
+    for n in range(1000):
+        project.slow.delay(n, 0.0)
+    project.slow.throttle.reset_rate()
+    broker, most = fleet.server.client(1), 0
+    end = time.monotonic() + 5
+    while time.monotonic() < end:
+        most = max(most, broker.llen("celery") + broker.hlen("unacked"))
+        time.sleep(0.05)
+    backlog = project.slow.throttle.backlog
+    assert 0 < most <= backlog.window + 10
+    assert backlog.depth() >= 1000 - backlog.window - 10
+    fleet.started(1001)
