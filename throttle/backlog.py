@@ -23,6 +23,7 @@ CLAIM = 5_000_000  #: µs between taking a task out and confirming that the brok
 NEAR = 2_000  #: µs: a start this close is counted as begun, saving a round trip
 FAR = 50_000  #: µs: a start this far away gives the pool slot back
 REST = 15_000_000  #: µs after which a scope is looked at although nothing is due
+SCOPES_TTL = 30 * 86400  #: s that the list of scopes lasts without a scheduler, which renews it
 WINDOW = 64  #: tasks released and not started, at most, per scope and waiting lane …
 WINDOW_TIME = 0.25  #: … or what the rate lets start in this many seconds, where that is more
 
@@ -116,6 +117,7 @@ class Backlog:
         with self._lock:
             if not self._registered:
                 self.store.client.sadd(self.store.namer.scopes, self.scope)
+                self.store.client.expire(self.store.namer.scopes, SCOPES_TTL)
                 self._registered = True
 
     # -- the way of a task -----------------------------------------------------------------------------
@@ -165,7 +167,7 @@ class Backlog:
         now = self.store.now()
         calls: list[tuple[str, list[Any]]] = []
         if published and final:
-            calls.append(("forget", [due.id for due in published]))
+            calls.append(("forget", [now, "done", *self._bell(), *(due.id for due in published)]))
         elif published:
             pairs = [item for due in published for item in (due.id, due.ticket)]
             calls.append(("confirm", [now, LEASE, LONGEST_LEASE, *pairs]))
@@ -187,9 +189,9 @@ class Backlog:
         """Put named tasks in flight, or those whose lease ran out, back at the head of their lanes."""
         return int(self._call("recover", [batch, *ids]))
 
-    def forget(self, *ids: str) -> int:
-        """These tasks will not run; returns how many were there."""
-        return int(self._call("forget", ids, timed=False)) if ids else 0
+    def forget(self, *ids: str, done: bool = False) -> int:
+        """These tasks will not run, or are `done` with; returns how many were there."""
+        return int(self._call("forget", ["done" if done else "never", *self._bell(), *ids])) if ids else 0
 
     # -- looking ---------------------------------------------------------------------------------------
 

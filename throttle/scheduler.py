@@ -14,7 +14,7 @@ from uuid import uuid4
 
 from redis.exceptions import RedisError, ResponseError
 
-from throttle.backlog import Backlog, Due
+from throttle.backlog import SCOPES_TTL, Backlog, Due
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.scripts import script
@@ -148,16 +148,15 @@ class Scheduler:
         return 0.0
 
     def _discover(self) -> None:
-        names = {name.decode() if isinstance(name, bytes) else name for name in self._members()}
+        pipe = self.store.client.pipeline(transaction=False)
+        members, _ = pipe.smembers(self.store.namer.scopes).expire(self.store.namer.scopes, SCOPES_TTL).execute()
+        names = {name.decode() if isinstance(name, bytes) else name for name in members}
         for backlog in self._known():
             if self._serves(backlog.scope):
                 self._scopes.setdefault(backlog.scope, _Scope(backlog))
         for name in names:
             if name not in self._scopes and self._serves(name):
                 self._scopes[name] = _Scope(Backlog(self.store, name, ()))
-
-    def _members(self) -> Any:
-        return self.store.client.smembers(self.store.namer.scopes)
 
     def _serve(self, scope: _Scope) -> None:
         """One look at one scope: confirm, recover, release, publish."""
@@ -269,7 +268,7 @@ class Scheduler:
         try:
             for scope in self._scopes.values():
                 if self.publisher.final:
-                    scope.backlog.forget(*(task.id for task in scope.unconfirmed))
+                    scope.backlog.forget(*(task.id for task in scope.unconfirmed), done=True)
                 else:
                     scope.backlog.confirm((task.id, task.ticket) for task in scope.unconfirmed)
             self._lead("resign")

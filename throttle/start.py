@@ -56,8 +56,8 @@ def _start(place: Deployment, task: Any, header: str, args: Any, kwargs: Any) ->
         raise Ignore(f"throttled: {what}")
     sleep_until(due)
     tardy = time.monotonic() - due > TARDY
-    if what == "hold" or tardy:
-        ask("late" if tardy else "begin")
+    if (what == "hold" or tardy) and ask("late" if tardy else "begin")[0] == "stale":
+        raise Ignore("throttled: stale")  # this process stood still for so long that the task was given to another
 
 
 def _patiently(place: Deployment, ask: Callable[[], tuple[str, int]]) -> tuple[str, int]:
