@@ -1,18 +1,31 @@
--- forget: these tasks will not run (revoked, expired, cancelled, publish refused): remove every trace.
+-- forget: these tasks are over: remove every trace.
 --
 -- KEYS   the eleven keys of the scope (README)
--- ARGV   the ids
+-- ARGV   now ('' = ask Redis), mode ('never' = it will not run (revoked, expired, cancelled, publish refused):
+--        its release is not charged, and a copy that is under way all the same may not start | 'done' = it has
+--        left for good (smoother)), channel, scope, then the ids
 -- REPLY  number of tasks that were there
 --
 -- @include lib/clock
+-- @include lib/gcra
 -- @include lib/scope
 -- @include lib/entry
+-- @include lib/pace
+-- @include lib/lane
 -- @include lib/flight
+local now, never = clock(ARGV[1]), ARGV[2] == 'never'
+local limits = limits_read() or {}
 local forgotten = 0
-for _, id in ipairs(ARGV) do
+for i = 5, #ARGV do
+  local id = ARGV[i]
   local value = redis.call('HGET', MESSAGES, id)
   local entry = value and entry_read(id, value)
-  if entry then redis.call('ZREM', LINE, entry_place(entry)) end
+  if entry and redis.call('ZREM', LINE, entry_place(entry)) == 1 then
+    lane_left(entry.lane)
+    wake(now, ARGV[3], ARGV[4])
+  end
+  if entry and never and redis.call('ZSCORE', FLIGHT, id) then pace_return(limits, entry, now) end
+  if never then flight_recall(id, now) end
   redis.call('ZREM', DELAYED, id)
   forgotten = forgotten + flight_end(id)
 end

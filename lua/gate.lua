@@ -26,8 +26,10 @@ if ticket ~= '' then
       return {'go', ticket, whole(now), whole(now), id}
     end
     -- The worker that had this copy may live and start it: both are stale, and a new one goes out at once.
+    local entry = entry_read(id, value)
     flight_recall(id, now)
-    lane_return(entry_read(id, value))
+    lane_return(entry)
+    pace_return(limits_read() or {}, entry, now)
     wake(now, ARGV[12], ARGV[13])
     return {'stale'}
   end

@@ -20,6 +20,7 @@ for _, place in ipairs(places) do
   redis.call('ZREM', LINE, place)
   purged = purged + flight_end(place_id(place))
 end
+if lane == '' then redis.call('DEL', READY, WAITING) else lane_left(lane) end
 for _, id in ipairs(redis.call('ZRANGE', DELAYED, 0, -1)) do
   local value = redis.call('HGET', MESSAGES, id)
   local entry = value and entry_read(id, value)

@@ -28,7 +28,7 @@ local limits, window = limits_read()
 if not limits then return UNDECLARED end
 local current, attempt = flight_ticket(id)
 local taking = mode == 'take'
-if taking and ((current and current ~= ticket) or flight_stale(id, ticket)) then return {'stale'} end
+if (taking and current and current ~= ticket) or flight_stale(id, ticket) then return {'stale'} end
 
 local tats, at = {}, now
 if taking and slot - now <= far then at = math.max(now, slot) end

@@ -17,6 +17,16 @@ local function lane_return(entry)
   if not redis.call('ZSCORE', READY, entry.lane) then lane_join(entry.lane) end
 end
 
+-- lane_left: entries have left the line out of turn: the lane is empty, or has another head, which may go sooner.
+local function lane_left(lane)
+  redis.call('ZREM', WAITING, lane)
+  if not redis.call('ZRANGEBYLEX', LINE, '[' .. lane .. '|', '(' .. lane .. '}', 'LIMIT', 0, 1)[1] then
+    redis.call('ZREM', READY, lane)
+  elseif not redis.call('ZSCORE', READY, lane) then
+    lane_join(lane)
+  end
+end
+
 -- lane_head: the id of its first entry and its place in the line; nil when the lane is empty.
 local function lane_head(lane)
   local place = redis.call('ZRANGEBYLEX', LINE, '[' .. lane .. '|', '(' .. lane .. '}', 'LIMIT', 0, 1)[1]
