@@ -14,7 +14,7 @@ from throttle.store import Store
 from throttle.testing import FakeClock
 
 
-@pytest.fixture(scope="session", params=redis_versions.NAMES)
+@pytest.fixture(scope="session", params=redis_versions.AT_HAND)
 def any_process(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     server = redis_versions.start(request.param)
     yield server

@@ -57,7 +57,7 @@ def live(name: str) -> str:
 
 def fixed_arguments(said: str) -> int:
     """How many arguments stand before those that repeat."""
-    plain = re.sub(r"\([^()]*\)", "", said)
+    plain = re.sub(r"\([^()]*\)", "", re.sub(r"\([^()]*\)", "", said))
     if plain.strip().startswith("one text"):
         return 1
     if plain.strip().startswith("as submit, then:"):
