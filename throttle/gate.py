@@ -123,8 +123,14 @@ class Gate:
         """Arguments and headers of protocol 2, or of the older ones that keep all in the body."""
         payload = body if body is not None else message.payload
         if isinstance(payload, dict):
-            return (payload.get("args", ()), payload.get("kwargs", {})), {**payload, **message.headers}
-        return (payload[0], payload[1]), message.headers
+            call, about = (payload.get("args", ()), payload.get("kwargs", {})), {**payload, **message.headers}
+        elif isinstance(payload, (list, tuple)) and len(payload) == 3:
+            call, about = (payload[0], payload[1]), message.headers
+        else:
+            raise InvalidTaskError("the body is no (args, kwargs, embed)")
+        if not isinstance(call[0], (list, tuple)) or not isinstance(call[1], dict) or not about.get("id"):
+            raise InvalidTaskError("args must be a list, kwargs a mapping, and there must be an id")
+        return call, about
 
     def _dropped(self, about: dict[str, Any]) -> bool:
         """Whether Celery will drop it (revoked or expired): then nothing is charged."""

@@ -24,28 +24,35 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
     @wraps(original)
     def before_start(self: Any, task_id: str, args: Any, kwargs: Any) -> None:
-        original(self, task_id, args, kwargs)
         request = self.request
         if request.is_eager or request.called_directly:
+            original(self, task_id, args, kwargs)
             return
+        header = getattr(request, HEADER, None) or ""
         place = deployment(self.app)
+        try:
+            original(self, task_id, args, kwargs)
+            call = self.__throttle__.resolve(args, kwargs, place.store.namer.identity)
+        except BaseException:  # the task fails here and now, so it must not be released again
+            _forget(place, self, header)
+            raise
         if place.settings.enabled:
-            _start(place, self, getattr(request, HEADER, None) or "", args, kwargs)
+            _start(place, self, header, call)
+        else:
+            _forget(place, self, header)
 
     return before_start
 
 
-def _start(place: Deployment, task: Any, header: str, args: Any, kwargs: Any) -> None:
-    spec = task.__throttle__
-    backlog = place.backlog(spec, task.name)
-    _, keys, costs = spec.resolve(args, kwargs, place.store.namer.identity)
+def _start(place: Deployment, task: Any, header: str, call: tuple[str, tuple[str, ...], tuple[int, ...]]) -> None:
+    backlog = place.backlog(task.__throttle__, task.name)
     ticket, slot, id = parse(header)
     parts = header.split(" ")
     if len(parts) > 3:
         sleep_until(float(parts[3]) - EARLY)
 
     def ask(mode: str) -> tuple[str, float]:
-        what, wait = _patiently(place, lambda: backlog.start(mode, id, ticket, slot, keys, costs))
+        what, wait = _patiently(place, lambda: backlog.start(mode, id, ticket, slot, *call[1:]))
         return what, time.monotonic() + wait / 1e6
 
     what, due = ask("take")
@@ -58,6 +65,16 @@ def _start(place: Deployment, task: Any, header: str, args: Any, kwargs: Any) ->
     tardy = time.monotonic() - due > TARDY
     if (what == "hold" or tardy) and ask("late" if tardy else "begin")[0] == "stale":
         raise Ignore("throttled: stale")  # this process stood still for so long that the task was given to another
+
+
+def _forget(place: Deployment, task: Any, header: str) -> None:
+    """The task's way ends before its start: nothing of it is left in flight."""
+    ticket, _, id = parse(header)
+    if ticket:
+        try:
+            place.backlog(task.__throttle__, task.name).forget(id)
+        except StoreUnavailable as exc:
+            place.complain("start: %s; a task that failed early may be released again", exc)
 
 
 def _patiently(place: Deployment, ask: Callable[[], tuple[str, int]]) -> tuple[str, int]:

@@ -123,10 +123,12 @@ class Store:
 
 
 def translate(exc: RedisError) -> Exception:
-    """`StoreUnavailable` if the server cannot serve now, else the error itself."""
+    """`StoreUnavailable`, whatever Redis's reason, but for what callers handle themselves."""
     text = str(exc)
     if isinstance(exc, _OUTAGE) or any(word in text for word in _OUTAGE_TEXT):
         return StoreUnavailable(f"Redis cannot serve: {text}")
     if isinstance(exc, ResponseError) and ("not allowed from script" in text or "non deterministic" in text):
         return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
-    return exc
+    if text.startswith("UNDECLARED"):
+        return exc
+    return StoreUnavailable(f"Redis refused: {text}")
