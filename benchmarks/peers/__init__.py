@@ -1,0 +1,1 @@
+"""What `make bench-peers` runs: the same loads through what a Celery user would pick today."""
