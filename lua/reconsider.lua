@@ -11,5 +11,6 @@
 local lanes = redis.call('ZRANGE', WAITING, 0, -1)
 for _, lane in ipairs(lanes) do lane_join(lane) end
 redis.call('DEL', WAITING)
+redis.call('PEXPIRE', LIMITS, MONTH_MS)
 wake(clock(ARGV[1]), ARGV[2], ARGV[3])
 return #lanes

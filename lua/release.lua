@@ -106,6 +106,7 @@ if lease_end then next_look = math.min(next_look, tonumber(lease_end)) end
 next_look = math.max(now, math.min(next_look, now + tonumber(ARGV[5])))
 redis.call('HSET', META, 'wake', whole(next_look), 'seen', whole(now))
 redis.call('PEXPIRE', META, MONTH_MS)
+redis.call('PEXPIRE', LIMITS, MONTH_MS)
 
 reply[1] = math.ceil(next_look - now)
 reply[2] = redis.call('ZCARD', LINE) + redis.call('ZCARD', DELAYED)

@@ -116,8 +116,8 @@ class Backlog:
         """Make the scope known to schedulers that have never heard of it."""
         with self._lock:
             if not self._registered:
-                self.store.client.sadd(self.store.namer.scopes, self.scope)
-                self.store.client.expire(self.store.namer.scopes, SCOPES_TTL)
+                self.store.command("SADD", self.store.namer.scopes, self.scope)
+                self.store.command("EXPIRE", self.store.namer.scopes, SCOPES_TTL)
                 self._registered = True
 
     # -- the way of a task -----------------------------------------------------------------------------
@@ -197,31 +197,31 @@ class Backlog:
 
     def depth(self, key: object = None) -> int:
         """Tasks parked (not those released and not yet started)."""
-        client, (_, _, line, _, _, _, delayed, *_) = self.store.client, self.keys
+        ask, (_, _, line, _, _, _, delayed, *_) = self.store.command, self.keys
         if key is None:
-            return int(client.zcard(line)) + int(client.zcard(delayed))
+            return int(ask("ZCARD", line)) + int(ask("ZCARD", delayed))
         lane = self.store.namer.identity(key)
-        return int(client.zlexcount(line, f"[{lane}|", f"({lane}}}"))
+        return int(ask("ZLEXCOUNT", line, f"[{lane}|", f"({lane}}}"))
 
     def counters(self) -> dict[str, int]:
         """Counts since the scope was first used: parked, granted, released, started, reparked, recovered."""
-        raw = self.store.client.hgetall(self.keys[1])
+        raw = self.store.command("HGETALL", self.keys[1])
         names = ("parked", "granted", "released", "started", "reparked", "recovered")
         found = {_text(name): value for name, value in raw.items()}
         return {name: int(found.get(name, 0)) for name in names}
 
     def flying(self) -> int:
         """Tasks released and not yet started."""
-        return int(self.store.client.zcard(self.keys[7]))
+        return int(self.store.command("ZCARD", self.keys[7]))
 
     def set_rate(self, rate: TokenBucket, index: int = 1) -> None:
         """Override one limit's rate and burst, fleet-wide and at once, until `reset_rate`."""
-        self.store.client.hset(self.keys[0], f"rate:{index}", f"{rate.interval} {rate.burst}")
+        self.store.command("HSET", self.keys[0], f"rate:{index}", f"{rate.interval} {rate.burst}")
         self._reconsider()
 
     def reset_rate(self, index: int = 1) -> None:
         """Back to the coded rate."""
-        self.store.client.hdel(self.keys[0], f"rate:{index}")
+        self.store.command("HDEL", self.keys[0], f"rate:{index}")
         self._reconsider()
 
     def _reconsider(self) -> None:
@@ -229,9 +229,8 @@ class Backlog:
 
     def reset(self) -> None:
         """Forget what was charged: all buckets are as new. Parked tasks stay."""
-        client = self.store.client
-        buckets = list(client.scan_iter(match=_glob(self._bucket) + "*", count=1000))
-        client.delete(self.keys[9], *buckets)
+        buckets = list(self.store.client.scan_iter(match=_glob(self._bucket) + "*", count=1000))
+        self.store.command("DEL", self.keys[9], *buckets)
         self._reconsider()
 
     def purge(self, key: object = None) -> int:

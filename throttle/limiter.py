@@ -71,7 +71,7 @@ class Limiter:
         """Forget what was taken: the buckets are as new."""
         active = [limit for limit in limits if limit.rate is not None]
         if active:
-            self._store.client.delete(*(self._bucket(limit, key) for limit in active))
+            self._store.command("DEL", *(self._bucket(limit, key) for limit in active))
 
     def _bucket(self, limit: TokenBucket, key: object) -> str:
         whom = key if limit.key is None else limit.key

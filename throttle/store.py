@@ -9,31 +9,11 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import redis
-from redis.exceptions import (
-    BusyLoadingError,
-    ClusterDownError,
-    MasterDownError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
+from redis.exceptions import RedisError
 
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.scripts import script
-
-#: Errors that mean "this server cannot serve now", whatever class they come in.
-_OUTAGE = (
-    redis.exceptions.ConnectionError,
-    redis.exceptions.TimeoutError,
-    BusyLoadingError,
-    ClusterDownError,
-    MasterDownError,
-    ReadOnlyError,
-    TryAgainError,
-)
-_OUTAGE_TEXT = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM ")
 
 SCHEMES = ("redis", "rediss", "unix", "redis+socket")
 
@@ -115,6 +95,13 @@ class Store:
         except RedisError as exc:
             raise translate(exc) from exc
 
+    def command(self, *command: Any) -> Any:
+        """One plain command, with the same errors as `run`."""
+        try:
+            return self.client.execute_command(*command)
+        except RedisError as exc:
+            raise translate(exc) from exc
+
     def close(self) -> None:
         """Let go of the connections; the next use makes new ones."""
         if self._client is not None and isinstance(self._source, str) and self._pid == os.getpid():
@@ -125,10 +112,8 @@ class Store:
 def translate(exc: RedisError) -> Exception:
     """`StoreUnavailable`, whatever Redis's reason, but for what callers handle themselves."""
     text = str(exc)
-    if isinstance(exc, _OUTAGE) or any(word in text for word in _OUTAGE_TEXT):
-        return StoreUnavailable(f"Redis cannot serve: {text}")
-    if isinstance(exc, ResponseError) and ("not allowed from script" in text or "non deterministic" in text):
-        return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
     if text.startswith("UNDECLARED"):
         return exc
-    return StoreUnavailable(f"Redis refused: {text}")
+    if "not allowed from script" in text or "non deterministic" in text:
+        return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
+    return StoreUnavailable(f"Redis cannot serve: {text or type(exc).__name__}")
