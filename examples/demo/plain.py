@@ -1,0 +1,16 @@
+"""The same app without the library: Celery counts its `rate_limit` in every worker apart."""
+
+from __future__ import annotations
+
+import os
+
+from celery import Celery
+
+from examples.demo import sms
+
+app = Celery("plain", broker=os.environ.get("DEMO_BROKER", "redis://localhost:6379/1"))
+
+
+@app.task(rate_limit="10/s", ignore_result=True)
+def send_sms(to: str, text: str) -> None:
+    sms.send(to, text)
