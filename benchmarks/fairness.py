@@ -31,7 +31,7 @@ def second_tenant(rig: Rig, first: int) -> float:
 
 def measure(rig: Rig) -> list[Row]:
     first = 60 if rig.options.quick else 200
-    with rig.fleet():
+    with rig.fleet(metronome=True):
         values = repeat(rig, f"second tenant behind {first} tasks", lambda: second_tenant(rig, first))
     return [
         Row(

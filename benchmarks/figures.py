@@ -35,15 +35,27 @@ class Ledger:
 
     checked: int = 0
     beyond: int = 0
+    worst: float = 0.0  #: s by which the worst of them was early
     runs: list[str] = field(default_factory=list)
+    woke: list[float] = field(default_factory=list)  #: how late the metronome beside them woke, s
 
     def check(self, what: str, starts: Sequence[float], limit: TokenBucket) -> None:
         """Add one run under one bucket."""
         self.checked += len(starts)
         broken = excess(starts, limit, tolerance=TOLERANCE)
         self.beyond += broken
+        self.worst = max(self.worst, earliness(starts, limit))
         if broken:
             self.runs.append(f"{what}: {broken} of {len(starts)}")
+
+
+def earliness(starts: Sequence[float], limit: TokenBucket) -> float:
+    """Seconds by which the worst start came before the bound allowed it."""
+    interval, tat, worst = limit.interval / 1e6, float("-inf"), 0.0
+    for start in sorted(starts):
+        worst = max(worst, tat - (limit.burst - 1) * interval - start)
+        tat = max(tat, start) + interval
+    return worst
 
 
 def at_most(value: float, target: float) -> bool:

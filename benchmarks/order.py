@@ -33,7 +33,7 @@ def ordered(rig: Rig, count: int) -> tuple[float, int]:
 
 def measure(rig: Rig) -> list[Row]:
     count = 60 if rig.options.quick else 300
-    with rig.fleet(workers=1, concurrency=4, BENCH_LATE="1"):
+    with rig.fleet(workers=1, concurrency=4, metronome=True, BENCH_LATE="1"):
         runs = repeat(rig, f"order, {count} tasks, a pool of 4", lambda: ordered(rig, count))
     wrong, held = [run[0] for run in runs], [run[1] for run in runs]
     return [

@@ -51,7 +51,7 @@ def paced(rig: Rig, task: str, rate: int, count: int, *, by_name: bool = False) 
 def measure(rig: Rig) -> list[Row]:
     quick = rig.options.quick
     slow, fast, named = (60, 200, 40) if quick else (300, 1000, 100)
-    with rig.fleet():
+    with rig.fleet(metronome=True):
         at20 = repeat(rig, f"{slow} tasks at 20/s", lambda: paced(rig, "send20", 20, slow))
         at200 = repeat(rig, f"{fast} tasks at 200/s", lambda: paced(rig, "send200", 200, fast))
         name = repeat(rig, f"{named} tasks by name", lambda: paced(rig, "send20", 20, named, by_name=True))

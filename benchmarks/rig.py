@@ -17,6 +17,7 @@ from typing import Any
 import redis
 
 from benchmarks.figures import Ledger
+from benchmarks.metronome import Metronome
 from benchmarks.recorder import Recorder
 from tests.services import RedisServer, redis_server
 
@@ -69,17 +70,23 @@ class Rig:
     # -- workers -----------------------------------------------------------------------------------------
 
     @contextlib.contextmanager
-    def fleet(self, workers: int = 2, concurrency: int = 2, **env: str) -> Iterator[None]:
-        """That many workers of `benchmarks.app`, on empty servers."""
+    def fleet(self, workers: int = 2, concurrency: int = 2, *, metronome: bool = False, **env: str) -> Iterator[None]:
+        """That many workers of `benchmarks.app`, on empty servers; a metronome beside them if asked."""
         self.clear()
+        beat = None
         command = [sys.executable, "-m", "celery", "-A", "benchmarks.app", "worker", "-c", str(concurrency)]
         try:
             for _ in range(workers):
                 self.start_worker(command, env)
             self.ready()
+            beat = Metronome() if metronome else None
             yield
+            if beat:
+                self.ledger.woke += beat.end()
         finally:
             self.stop_workers()
+            if beat:
+                beat.kill()
 
     def start_worker(self, command: list[str], env: dict[str, str] | None = None, cwd: Path = ROOT) -> None:
         """Start one; `ready` waits for it."""

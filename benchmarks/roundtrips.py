@@ -81,7 +81,7 @@ def _row(rig: Rig, task: str, rate: int, count: int, target: float) -> Row:
 
 def measure(rig: Rig) -> list[Row]:
     slow, fast = (40, 200) if rig.options.quick else (200, 1000)
-    with rig.fleet():
+    with rig.fleet(metronome=True):
         ours(rig, "send20", 20, 2)  # connections are made, scripts are loaded
         ours(rig, "send200", 200, 2)
         return [_row(rig, "send20", 20, slow, 5), _row(rig, "send200", 200, fast, 4)]

@@ -31,10 +31,27 @@ def flow(rig: Rig, task: str, count: int) -> Flow:
     return Flow(count / (rig.recorder.calls()[-1].at - begin), count / produced)
 
 
+def drain(rig: Rig, task: str, count: int) -> float:
+    """Tasks per second of workers that find all of them in the queue."""
+    from benchmarks import app
+
+    nodes = [f"w{n}@bench" for n in range(len(rig.workers))]
+    rig.recorder.clear()
+    app.app.control.cancel_consumer("celery", destination=nodes, reply=True)
+    time.sleep(1.2)  # the poll under way ends
+    for n in range(count):
+        app.app.tasks[task].delay(n)
+    begin = time.time()
+    app.app.control.add_consumer("celery", destination=nodes, reply=True)
+    rig.await_calls(count, 120)
+    return count / (rig.recorder.calls()[-1].at - begin)
+
+
 def measure(rig: Rig) -> list[Row]:
     count = 500 if rig.options.quick else 3000
     rounds = rig.options.runs + 2
     found: dict[str, list[Flow]] = {"plain": [], "free": []}
+    drained: dict[str, list[float]] = {"plain": [], "free": []}
     with rig.fleet():
         for task in found:
             flow(rig, task, 200)  # warm
@@ -42,8 +59,10 @@ def measure(rig: Rig) -> list[Row]:
             progress(f"throughput, round {n + 1} of {rounds}")
             for task in sorted(found, reverse=n % 2 == 0):
                 found[task].append(flow(rig, task, count))
+                drained[task].append(drain(rig, task, count))
     ratios = [ours.through / plain.through for ours, plain in zip(found["free"], found["plain"], strict=True)]
     made = [ours.produced / plain.produced for ours, plain in zip(found["free"], found["plain"], strict=True)]
+    drains = [ours / plain for ours, plain in zip(drained["free"], drained["plain"], strict=True)]
     through = {task: median(one.through for one in flows) for task, flows in found.items()}
     return [
         Row(
@@ -52,4 +71,8 @@ def measure(rig: Rig) -> list[Row]:
             f"{through['free']:.0f}/s against {through['plain']:.0f}/s",
         ),
         Row("the producer alone of that (submit / plain publish)", spread(made, "{:.2f}".format)),
+        Row(
+            "the workers alone (all tasks are in the queue before)", spread(drains, "{:.2f}".format),
+            note=f"{median(drained['free']):.0f}/s against {median(drained['plain']):.0f}/s",
+        ),
     ]  # fmt: skip

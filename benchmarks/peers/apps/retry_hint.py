@@ -21,16 +21,16 @@ bucket = store().register_script(GCRA)
 def limited(task, key):
     wait = float(bucket(keys=[key], args=[1 / 20, 1]))
     if wait > 0:
-        raise task.retry(countdown=wait, max_retries=None)
+        raise task.retry(countdown=wait)
 
 
-@app.task(name="send", bind=True)
+@app.task(name="send", bind=True, max_retries=None)
 def send(self, n):
     limited(self, "bucket:send")
     started("send", n)
 
 
-@app.task(name="export", bind=True)
+@app.task(name="export", bind=True, max_retries=None)
 def export(self, tenant, n):
     limited(self, f"bucket:{tenant}")
     started("export", f"{tenant}:{n}")
