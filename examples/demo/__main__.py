@@ -1,7 +1,7 @@
 """`make demo`: 100 SMS at once to a provider that takes 10 a second, with this library and with Celery's rate_limit.
 
 You should see one SMS every tenth of a second and none refused; then, with rate_limit, about 20 a second (10 from
-each worker) and about half of them refused. It takes half a minute and ends with
+each worker) and about half of them refused. It takes half a minute, and ends with
 
     throttled: sent=100 refused=0 lost=0 duplicated=0 rate=10.0/s
     rate_limit: sent=… refused=…

@@ -1,4 +1,8 @@
-"""The same app without the library: Celery counts its `rate_limit` in every worker apart."""
+"""The same app without the library: Celery counts its `rate_limit` in every worker apart.
+
+So two workers send 20 a second. The last tasks may trickle at 2 a second: each waiting task is a timer of its own,
+and where ten come due together kombu's event loop sleeps up to a second before the next (`Hub.fire_timers`).
+"""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from examples.demo.processes import Failure, Processes
 from examples.demo.record import Record
 from examples.demo.run import WORKERS, Run
 
-LONGEST = 20.0  # s for the run with rate_limit: Celery needs 5 to 12
+LONGEST = 20.0  # s for the run with rate_limit: Celery needs 5 to 18
 
 
 def tell(count: int, keep_logs: bool) -> int:
