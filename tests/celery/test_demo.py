@@ -199,10 +199,12 @@ def test_a_worker_that_cannot_start_says_why(demos: list[Demo], tmp_path: Path) 
     assert demo.left_behind() == []
 
 
-def test_help() -> None:
+@pytest.mark.parametrize("encoding", ["utf-8", "ascii"])
+def test_help(encoding: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "examples.demo", "--help"], cwd=ROOT, capture_output=True, text=True, timeout=30
-    )
+        [sys.executable, "-m", "examples.demo", "--help"], cwd=ROOT, capture_output=True, encoding=encoding, timeout=30,
+        env={**os.environ, "PYTHONIOENCODING": encoding},
+    )  # fmt: skip
     assert done.returncode == 0
     assert "10 a second" in done.stdout
     assert "--count" in done.stdout
