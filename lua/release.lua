@@ -36,13 +36,12 @@ for _, id in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', whole(horizon),
   local entry = value and entry_read(id, value)
   if entry then
     entry.seq = next_seq(now)
-    entry_store(entry)
+    redis.call('HSET', MESSAGES, id, entry_write(entry))
     lane_return(entry)
   end
 end
 
 for _, lane in ipairs(redis.call('ZRANGEBYSCORE', WAITING, '-inf', whole(horizon), 'LIMIT', 0, 4 * batch)) do
-  redis.call('ZREM', WAITING, lane)
   lane_join(lane)
 end
 
@@ -65,17 +64,16 @@ while true do
   else
     local entry = entry_read(id, value)
     local expired = entry.expires > 0 and entry.expires < now -- goes out uncharged; the worker drops it
-    local slot, wide = now, false
-    if not expired then slot, wide = pace(limits, entry, now) end
+    local slot, wide, found = now, false
+    if not expired then slot, wide, found = pace(limits, entry, now) end
     slot = math.max(slot, entry.eta) -- it may leave ahead of its ETA, but not start
     if slot > horizon and wide then
       next_look = slot - ahead
       break
     elseif slot > horizon then
-      redis.call('ZREM', READY, lane)
-      redis.call('ZADD', WAITING, whole(math.min(slot, NEVER)), lane)
+      lane_wait(lane, slot)
     else
-      if not expired then pace_take(limits, entry, slot, now) end
+      if not expired then pace_take(limits, found, slot) end
       redis.call('ZREM', LINE, place)
       local _, attempt = flight_ticket(id)
       local ticket = next_seq(now)
@@ -88,10 +86,7 @@ while true do
   end
 end
 local released = (#reply - 3) / 4
-if released > 0 then
-  pace_expire()
-  redis.call('HINCRBY', META, 'released', released)
-end
+if released > 0 then redis.call('HINCRBY', META, 'released', released) end
 
 local fresh = 0
 for _, limit in ipairs(limits) do fresh = math.max(fresh, limit.fresh) end

@@ -28,7 +28,7 @@ local limits, window = limits_read()
 if not limits then return UNDECLARED end
 local current, attempt = flight_ticket(id)
 local taking = mode == 'take'
-if (taking and current and current ~= ticket) or flight_stale(id, ticket) then return {'stale'} end
+if current ~= ticket and ((taking and current) or flight_stale(id, ticket)) then return {'stale'} end
 
 local tats, at = {}, now
 if taking and slot - now <= far then at = math.max(now, slot) end
@@ -56,7 +56,6 @@ if wait > far then
   lane_return(entry)
   pace_return(limits, entry, now)
   for i, tat in ipairs(tats) do pace_push(limits[i].name .. '|' .. keys[i], tat) end
-  pace_expire()
   redis.call('HINCRBY', META, 'reparked', 1)
   wake(now, channel, scope)
   return {'parked'}
@@ -75,7 +74,6 @@ if mode ~= 'begin' then
       pace_push(limit.name .. '|' .. keys[i], tat + math.max(0, others))
     end
   end
-  pace_expire()
 end
 if taking and wait > near then return {'hold', math.ceil(wait)} end
 if flight_end(id) == 1 then redis.call('HINCRBY', META, 'started', 1) end

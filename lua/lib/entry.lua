@@ -21,11 +21,12 @@ local function entry_given()
   }
 end
 
-local function entry_store(entry)
-  redis.call('HSET', MESSAGES, entry.id, table.concat({
+-- entry_write: what entry_read reads.
+local function entry_write(entry)
+  return table.concat({
     entry.lane, entry.rank, entry.seq, whole(entry.expires), whole(entry.eta), entry.keys_text, entry.costs_text,
     entry.message,
-  }, '\n'))
+  }, '\n')
 end
 
 -- entry_place: its place in the line: by lane, then priority, then first come. A task put back has its old

@@ -5,15 +5,21 @@ local function lane_idle(lane)
   return not redis.call('ZSCORE', READY, lane) and not redis.call('ZSCORE', WAITING, lane)
 end
 
--- lane_join: an idle lane starts at the present virtual time: idling earns no credit.
+-- lane_join: look at this lane. It starts at the present virtual time: idling earns no credit.
 local function lane_join(lane)
+  redis.call('ZREM', WAITING, lane)
   redis.call('ZADD', READY, redis.call('HGET', META, 'vtime') or '0', lane)
+end
+
+-- lane_wait: leave this lane alone until its own bucket allows.
+local function lane_wait(lane, slot)
+  redis.call('ZREM', READY, lane)
+  redis.call('ZADD', WAITING, whole(math.min(slot, NEVER)), lane)
 end
 
 -- lane_return: put an entry into the line, and its lane among those to look at.
 local function lane_return(entry)
   redis.call('ZADD', LINE, 0, entry_place(entry))
-  redis.call('ZREM', WAITING, entry.lane)
   if not redis.call('ZSCORE', READY, entry.lane) then lane_join(entry.lane) end
 end
 
