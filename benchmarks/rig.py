@@ -128,7 +128,9 @@ class Rig:
         """
         came = self.recorder.wait(count, timeout, **how)
         if came < count:
-            raise RuntimeError(f"{came} of {count} bodies started within {timeout} s")
+            for n in range(len(self.workers)):
+                progress(f"the end of worker {n}'s log:\n{self.log(n)[-2000:]}")
+            raise RuntimeError(f"{came} of {count} bodies started within {timeout:.0f} s")
 
 
 def reads(server: RedisServer) -> int:
