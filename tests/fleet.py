@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import gc
 import importlib.util
 import itertools
 import os
@@ -111,7 +112,10 @@ class Fleet:
         for process in self.workers:
             self.kill(process)
         if self._project is not None:
+            # A result that is collected later unsubscribes from a Redis that is gone, at length and aloud
+            self._project.app.backend.remove_pending_result = lambda result: result
             self._project.app.close()
+            gc.collect()
         os.environ.clear()
         os.environ.update(self._environ)
 

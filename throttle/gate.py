@@ -149,13 +149,17 @@ def parse(header: Any) -> tuple[str, int, str]:
 
 
 def _request_class(base: type, place: Deployment) -> type:
-    """The task's Request; it does not hold an ETA in worker memory, and tells when Celery drops the task."""
+    """The task's Request; no ETA that has waited in the backlog waits again, and what Celery drops is forgotten."""
     if getattr(base, "_throttle_place", None) is place:
         return base
 
     class ThrottledRequest(base):  # type: ignore[misc]
         _throttle_place = place
-        eta = None  # it has waited in the backlog
+
+        @property
+        def eta(self) -> Any:
+            """Celery's own affair without a ticket: then we are switched off, or Redis cannot serve."""
+            return None if parse(self._request_dict.get(HEADER))[0] else super().eta
 
         def _announce_revoked(self, *args: Any, **kwargs: Any) -> None:
             super()._announce_revoked(*args, **kwargs)

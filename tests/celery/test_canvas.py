@@ -67,7 +67,7 @@ def test_b75_one_part_expires_while_parked(some_fleet: Fleet) -> None:
     while project.part.throttle.depth() > 1:  # until the third has expired in the backlog
         time.sleep(0.05)
     project.part.throttle.reset_rate()
-    with pytest.raises(Exception, match="(?i)expired|revoked"):
+    with pytest.raises(Exception, match=r"(?i)expired|revoked"):
         result.get(timeout=30)
     assert some_fleet.record("total") == []
     some_fleet.started(3, name="part")
@@ -82,7 +82,7 @@ def test_b75_one_part_is_revoked_while_parked(some_fleet: Fleet) -> None:
     project.app.control.revoke("gone")
     time.sleep(0.5)
     project.part.throttle.reset_rate()
-    with pytest.raises(Exception, match="(?i)revoked"):
+    with pytest.raises(Exception, match=r"(?i)revoked"):
         result.get(timeout=30)
     assert some_fleet.record("total") == []
     assert "99" not in [start.what for start in some_fleet.record("part")]
