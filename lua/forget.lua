@@ -14,7 +14,8 @@
 -- @include lib/lane
 -- @include lib/flight
 local now, never = clock(ARGV[1]), ARGV[2] == 'never'
-local limits = limits_read() or {}
+local limits, window = limits_read()
+local full = limits and redis.call('ZCARD', FLIGHT) >= window
 local forgotten = 0
 for i = 5, #ARGV do
   local id = ARGV[i]
@@ -24,9 +25,10 @@ for i = 5, #ARGV do
     lane_left(entry.lane)
     wake(now, ARGV[3], ARGV[4])
   end
-  if entry and never and redis.call('ZSCORE', FLIGHT, id) then pace_return(limits, entry, now) end
+  if entry and never and redis.call('ZSCORE', FLIGHT, id) then pace_return(limits or {}, entry, now) end
   if never then flight_recall(id, now) end
   redis.call('ZREM', DELAYED, id)
   forgotten = forgotten + flight_end(id)
 end
+if full and forgotten > 0 then wake(now, ARGV[3], ARGV[4]) end -- as a start does: there is room again
 return forgotten
