@@ -33,7 +33,8 @@ if ticket ~= '' then
     wake(now, ARGV[12], ARGV[13])
     return {'stale'}
   end
-  if current or flight_stale(id, ticket) then return {'stale'} end
+  -- the last: it had started, its worker died, and another copy of it has been here already
+  if current or flight_stale(id, ticket) or redis.call('HEXISTS', MESSAGES, id) == 1 then return {'stale'} end
 elseif redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then
   return {'stale'} -- parked or let through by a worker that died before it could acknowledge
 end

@@ -28,7 +28,9 @@ local limits, window = limits_read()
 if not limits then return UNDECLARED end
 local current, attempt = flight_ticket(id)
 local taking = mode == 'take'
-if current ~= ticket and ((taking and current) or flight_stale(id, ticket)) then return {'stale'} end
+-- A copy with another ticket than the one let out last; or one that has started, and waits again in another copy.
+if current ~= ticket and taking and (current or redis.call('HEXISTS', MESSAGES, id) == 1) then return {'stale'} end
+if current ~= ticket and flight_stale(id, ticket) then return {'stale'} end
 
 local tats, at = {}, now
 if taking and slot - now <= far then at = math.max(now, slot) end

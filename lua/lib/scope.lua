@@ -56,5 +56,6 @@ local function wake(at, channel, scope)
   local planned = tonumber(redis.call('HGET', META, 'wake'))
   if planned and planned <= at then return end
   redis.call('HSET', META, 'wake', whole(math.min(at, NEVER)))
+  if not planned then redis.call('PEXPIRE', META, MONTH_MS) end
   redis.pcall('PUBLISH', channel, scope) -- refused by an ACL without channels: the scheduler's sweep finds it
 end
