@@ -197,8 +197,9 @@ def test_commands_do_not_grow(fleet_of: Callable[..., Fleet], limiter_server: Re
     client = limiter_server.client()
 
     def commands() -> int:
+        """Calls from outside (Redis counts what scripts call in them under the same names: those are left out)."""
         stats = client.info("commandstats")
-        return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval", "smembers", "time"))
+        return sum(stats.get(f"cmdstat_{name}", {}).get("calls", 0) for name in ("evalsha", "eval", "smembers", "ping"))
 
     for _ in range(3):
         fleet.worker(concurrency=1)
@@ -214,11 +215,11 @@ def test_commands_do_not_grow(fleet_of: Callable[..., Fleet], limiter_server: Re
         costs[count, lanes] = (commands() - before - idle) / count
         fleet.record_client.delete("starts")
     # submit, start, begin or late, and a share of release, confirm and recover
-    assert max(costs.values()) <= 6, costs
+    assert max(costs.values()) <= 4, costs
     time.sleep(1.5)
-    before = client.info("stats")["total_commands_processed"]
+    before = commands()
     time.sleep(5)
-    assert client.info("stats")["total_commands_processed"] - before <= 3 * 5 + 2
+    assert commands() - before <= 3 * 5
 
 
 def test_b67_keys_are_ours_and_purge_is_the_brokers(fleet_of: Callable[..., Fleet], server: RedisServer) -> None:
