@@ -12,6 +12,8 @@ import redis
 from benchmarks.figures import Row
 from benchmarks.memory import message_of, park
 from benchmarks.rig import Rig, progress
+from throttle.deployment import deployment
+from throttle.scripts import folder, script
 
 WORKERS = 2
 
@@ -19,13 +21,15 @@ WORKERS = 2
 def commands(rig: Rig, seconds: float) -> Counter[str]:
     """By MONITOR: what clients send, without what scripts call inside."""
     seen: Counter[str] = Counter()
+    scripts = {script(file.stem).sha: f"{file.stem}.lua" for file in folder().glob("*.lua")}
     monitor = rig.limiter.client().monitor()
 
     def watch() -> None:
         with suppress(redis.RedisError, OSError, ValueError):  # the connection is closed to end this
             for event in monitor.listen():
                 if event["client_type"] != "lua":
-                    seen[event["command"].split(" ")[0].lower()] += 1
+                    command, *args = event["command"].split(" ")
+                    seen[scripts.get(args[0], "?") if command == "EVALSHA" else command.lower()] += 1
 
     with monitor:
         threading.Thread(target=watch, daemon=True).start()
@@ -48,6 +52,6 @@ def measure(rig: Rig) -> list[Row]:
     return [
         Row(
             f"idle, {parked} parked under a closed limit: commands per second per worker", f"{each:.2f}", "< 1",
-            each < 1, f"{WORKERS} workers together: {what}",
+            each < 1, f"{WORKERS} workers together, {len(deployment(app.app).backlogs())} scopes: {what}",
         )
     ]  # fmt: skip

@@ -5,16 +5,19 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
+import psutil
+
 from benchmarks.figures import Row, median, spread
 from benchmarks.rig import Rig, progress
 
 
 @dataclass
 class Flow:
-    """Tasks per second: submit to last start, and the producer alone."""
+    """Tasks per second: submit to last start, and the producer alone; and what they cost."""
 
     through: float
     produced: float
+    cpu: float  #: s of processor time per task, of the producer, the workers and both Redis together
 
 
 def flow(rig: Rig, task: str, count: int) -> Flow:
@@ -23,12 +26,22 @@ def flow(rig: Rig, task: str, count: int) -> Flow:
 
     send = app.app.tasks[task].delay
     rig.recorder.clear()
-    begin = time.time()
+    worked, begin = processor(rig), time.time()
     for n in range(count):
         send(n)
     produced = time.time() - begin
     rig.await_calls(count, 120)
-    return Flow(count / (rig.recorder.calls()[-1].at - begin), count / produced)
+    cpu = (processor(rig) - worked) / count
+    return Flow(count / (rig.recorder.calls()[-1].at - begin), count / produced, cpu)
+
+
+def processor(rig: Rig) -> float:
+    """Seconds of processor time so far, of all that takes part."""
+    own = [psutil.Process()]
+    servers = [psutil.Process(server.process.pid) for server in (rig.broker, rig.limiter) if server.process]
+    parents = [psutil.Process(worker.pid) for worker in rig.workers]
+    children = [child for parent in parents for child in parent.children()]
+    return sum(sum(process.cpu_times()[:2]) for process in own + servers + parents + children)
 
 
 def drain(rig: Rig, task: str, count: int) -> float:
@@ -63,6 +76,7 @@ def measure(rig: Rig) -> list[Row]:
     ratios = [ours.through / plain.through for ours, plain in zip(found["free"], found["plain"], strict=True)]
     made = [ours.produced / plain.produced for ours, plain in zip(found["free"], found["plain"], strict=True)]
     drains = [ours / plain for ours, plain in zip(drained["free"], drained["plain"], strict=True)]
+    cost = {task: median(one.cpu for one in flows) * 1000 for task, flows in found.items()}
     through = {task: median(one.through for one in flows) for task, flows in found.items()}
     return [
         Row(
@@ -71,6 +85,10 @@ def measure(rig: Rig) -> list[Row]:
             f"{through['free']:.0f}/s against {through['plain']:.0f}/s",
         ),
         Row("the producer alone of that (submit / plain publish)", spread(made, "{:.2f}".format)),
+        Row(
+            "processor time per task of that", f"{cost['free'] / cost['plain']:.2f}",
+            note=f"{cost['free']:.2f} ms against {cost['plain']:.2f} ms: producer, workers and both Redis together",
+        ),
         Row(
             "the workers alone (all tasks are in the queue before)", spread(drains, "{:.2f}".format),
             note=f"{median(drained['free']):.0f}/s against {median(drained['plain']):.0f}/s",

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from benchmarks.peers.contenders import CONTENDERS, Contender, python_of
-from benchmarks.peers.loads import Bench, Load
+from benchmarks.peers.loads import Bench, Load, decisions
 from benchmarks.report import setting
 from benchmarks.rig import ROOT, Rig, progress
 
@@ -33,30 +33,34 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
-def row(rig: Rig, contender: Contender, load: Load) -> list[str]:
-    """One contender's line; what could not be measured says why."""
-    python = python_of(contender)
-    if python is None:
-        return [contender.name, f"needs Python {'.'.join(map(str, contender.python))}", *["–"] * (len(COLUMNS) - 2)]
-    bench = Bench(rig, contender, python, load)
-    progress(f"{contender.name}: burst of {load.tasks}")
+def row(bench: Bench | None, contender: Contender) -> list[str]:
+    """One contender's line but for the decision; what could not be measured says why."""
+    if bench is None:
+        return [contender.name, f"needs Python {'.'.join(map(str, contender.python))}", *["–"] * (len(COLUMNS) - 3)]
+    progress(f"{contender.name}: burst of {bench.load.tasks}")
     cells = bench.burst()
-    progress(f"{contender.name}: two tenants, one decision")
-    return [contender.name, *cells, bench.tenants(), bench.decision()]
+    progress(f"{contender.name}: two tenants")
+    return [contender.name, *cells, bench.tenants()]
 
 
 def main() -> int:
     said = arguments()
     os.environ["PYTHONPATH"] = str(ROOT)
     load = Load(60, 60, 20, 20, said.cap) if said.quick else Load(cap=said.cap)
-    rig, rows = Rig(), []
+    rig, rows, benches = Rig(), [], []
+    chosen = [one for one in CONTENDERS if not said.only or one.module in said.only]
     try:
-        for contender in CONTENDERS:
-            if not said.only or contender.module in said.only:
-                rows.append(row(rig, contender, load))
-                progress("  " + " | ".join(rows[-1]))
+        for contender in chosen:
+            python = python_of(contender)
+            bench = Bench(rig, contender, python, load) if python else None
+            benches += [bench] if bench else []
+            rows.append(row(bench, contender))
+            progress("  " + " | ".join(rows[-1]))
+        progress("one decision, in turn")
+        decided = decisions(benches, 1 if said.quick else 5)
     finally:
         rig.end()
+    rows = [[*cells, decided.get(cells[0], "–")] for cells in rows]
     table = Table(*COLUMNS)
     for cells in rows:
         table.add_row(*cells)

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from benchmarks.figures import gap_errors, inversions, percentile
+from benchmarks.figures import gap_errors, inversions, median, percentile
 from benchmarks.peers.contenders import Contender
 from benchmarks.rig import ROOT, Rig, deliveries
 
@@ -120,15 +120,26 @@ class Bench:
             return f"unfinished ({came} of {first + second} after {self.load.cap:.0f} s)"
         return f"{starts[-1] - begin:.2f}"
 
-    def decision(self) -> str:
-        """One decision over a bare GET."""
-        if not self.contender.decides:
-            return "–"
-        self.rig.clear()
+    def decision(self) -> tuple[float, float]:
+        """One decision over a bare GET, and that GET in µs."""
         done = subprocess.run(
             self._produce("decision", self.load.rounds), cwd=ROOT, check=True, capture_output=True, text=True
         )
-        return f"{json.loads(done.stdout):.2f}"
+        over, get = json.loads(done.stdout)
+        return float(over), float(get)
+
+
+def decisions(benches: list[Bench], repeats: int) -> dict[str, str]:
+    """Of all that decide, in turn, so that a slow moment of the machine meets all of them; median of the repeats."""
+    found: dict[str, list[tuple[float, float]]] = {}
+    for _ in range(repeats):
+        for bench in benches:
+            if bench.contender.decides:
+                found.setdefault(bench.contender.name, []).append(bench.decision())
+    return {
+        name: f"{median(over for over, _ in pairs):.2f} (GET {median(get for _, get in pairs):.0f} µs)"
+        for name, pairs in found.items()
+    }
 
 
 def most_within(starts: list[float], seconds: float) -> int:

@@ -6,6 +6,7 @@ Says "ready" when connected, waits for a line, works, and prints when it began (
 from __future__ import annotations
 
 import json
+import statistics
 import sys
 import time
 from importlib import import_module
@@ -39,14 +40,14 @@ def main() -> None:
     return None
 
 
-def decision(contender: object, rounds: int) -> float:
-    """One decision over a bare GET on the same connection."""
+def decision(contender: object, rounds: int) -> tuple[float, float]:
+    """One decision over a bare GET on the same connection, and that GET in µs."""
     from benchmarks.peers.apps.common import store
 
     client = store()
     client.set("get", "1733000000.000000")
     found = interleaved({"get": lambda: client.get("get"), "decide": contender.decide(client)}, rounds)
-    return ratio(found["decide"], found["get"])
+    return ratio(found["decide"], found["get"]), statistics.median(found["get"]) * 1e6
 
 
 if __name__ == "__main__":
