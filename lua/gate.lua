@@ -1,7 +1,10 @@
 -- gate: a worker has a task's message in hand, before its pool: let it pass, park it, or drop the copy.
 --
 -- KEYS   the eleven keys of the scope (README)
--- ARGV   as submit, then: ticket ('' = the message carries none), redelivered (1|0)
+-- ARGV   now ('' = ask Redis), id, lane, rank (one digit; 0 goes first), expires (us; 0 = never),
+--        eta (us; 0 = none), keys (comma-separated, one per limit), costs (the same), message,
+--        ahead (us before its slot that a task may leave), lease (us), channel, scope,
+--        ticket ('' = the message carries none), redelivered (1|0)
 -- REPLY  {'go', ticket, slot (us), now (us), id} | {'parked', slot, now, id}
 --        | {'stale'}   a later copy of this message is or was under way: acknowledge and forget this one
 --        | error UNDECLARED

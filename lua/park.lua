@@ -1,7 +1,10 @@
 -- park: put a message into the backlog, whether or not its turn is now (a smoother lets all out by itself).
 --
 -- KEYS   the eleven keys of the scope (README)
--- ARGV   as submit, then: redelivered (1|0)
+-- ARGV   now ('' = ask Redis), id, lane, rank (one digit; 0 goes first), expires (us; 0 = never),
+--        eta (us; 0 = none), keys (comma-separated, one per limit), costs (the same), message,
+--        ahead (us before its slot that a task may leave), lease (us), channel, scope,
+--        redelivered (1|0)
 -- REPLY  {'parked', slot (us), now (us), id} | {'stale'} parked before, and never acknowledged
 --        | error UNDECLARED
 --

@@ -117,6 +117,7 @@ def _warm(**_: Any) -> None:
     """A new pool process connects before its first task: a cold start would come up to 60 ms late."""
     for place in list(_deployments.values()):
         try:
+            place.store.single = True  # this signal is for prefork alone, whose processes have one thread
             place.store.client.ping()
         except RedisError as exc:
             logger.debug("warming up: %s", exc)

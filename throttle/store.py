@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable, Sequence
@@ -14,6 +15,8 @@ from redis.exceptions import RedisError
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.scripts import script
+
+logger = logging.getLogger(__name__)
 
 SCHEMES = ("redis", "rediss", "unix", "redis+socket")
 
@@ -55,6 +58,8 @@ class Store:
         self._source = check_url(source) if isinstance(source, str) else source
         self._timeout, self._now = timeout, now
         self._lock, self._pid = threading.Lock(), 0
+        #: One connection and no pool, for a process with one thread: saves a poll of the socket per command.
+        self.single = False
         self._client: Any = None
 
     @property
@@ -69,7 +74,10 @@ class Store:
     def _connect(self) -> Any:
         if isinstance(self._source, str):
             return redis.Redis.from_url(
-                self._source, socket_timeout=self._timeout, socket_connect_timeout=self._timeout
+                self._source,
+                socket_timeout=self._timeout,
+                socket_connect_timeout=self._timeout,
+                single_connection_client=self.single,
             )
         return self._source if isinstance(self._source, redis.Redis) else self._source()
 
@@ -116,4 +124,6 @@ def translate(exc: RedisError) -> Exception:
         return exc
     if "not allowed from script" in text or "non deterministic" in text:
         return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
+    if "user_script" in text:
+        logger.error("a script failed, which is a bug of celery-throttled; tasks wait meanwhile: %s", text)
     return StoreUnavailable(f"Redis cannot serve: {text or type(exc).__name__}")

@@ -7,6 +7,7 @@ from functools import wraps
 from typing import Any
 
 from throttle.deployment import deployment
+from throttle.direct import PLACEHOLDER, direct
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable
 
@@ -56,11 +57,12 @@ class Submitter:
         entry = place.entry(spec, about["id"], call, envelope.dump(), about, envelope.properties.get("priority"))
         backlog = place.backlog(spec, self._task.name)
         try:
-            verdict = backlog.submit(entry)
+            push = direct(self._real, place.store, envelope, rest.get("declare")) if backlog.calm else None
+            verdict = backlog.submit(entry, (*push, PLACEHOLDER) if push else None)
         except StoreUnavailable as exc:
             place.complain("submit: %s; tasks go to the broker and wait in the worker's gate", exc)
             return envelope.publish(self._real, None, **rest)
-        if verdict.what == "parked":
+        if verdict.what != "go":
             return None
         try:
             return envelope.publish(self._real, f"{verdict.ticket} {verdict.slot} {verdict.id}", **rest)
