@@ -1,46 +1,47 @@
 -- gate: a worker has a task's message in hand, before its pool: let it pass, park it, or drop the copy.
 --
--- KEYS   the eleven keys of the scope (README)
+-- KEYS   the eleven keys of the scope (README), then the start bucket of each limit
 -- ARGV   now ('' = ask Redis), id, lane, rank (one digit; 0 goes first), expires (us; 0 = never),
 --        eta (us; 0 = none), keys (comma-separated, one per limit), costs (the same), message,
 --        ahead (us before its slot that a task may leave), lease (us), channel, scope,
---        ticket ('' = the message carries none), redelivered (1|0)
+--        ticket ('' = the message carries none), redelivered (1|0), far (us: a task whose start
+--        is so far away is parked again)
 -- REPLY  {'go', ticket, slot (us), now (us), id} | {'parked', slot, now, id}
 --        | {'stale'}   a later copy of this message is or was under way: acknowledge and forget this one
 --        | error UNDECLARED
 --
 -- @include lib/clock
 -- @include lib/gcra
+-- @include lib/bucket
 -- @include lib/scope
 -- @include lib/entry
 -- @include lib/pace
 -- @include lib/lane
 -- @include lib/flight
+-- @include lib/turn
 -- @include lib/enter
 local now, id, lease = clock(ARGV[1]), ARGV[2], tonumber(ARGV[11])
-local ticket, redelivered = ARGV[14], ARGV[15] == '1'
+local channel, scope, ticket, redelivered, far = ARGV[12], ARGV[13], ARGV[14], ARGV[15] == '1', tonumber(ARGV[16])
+local given = entry_given()
+local limits = limits_read()
+if not limits then return UNDECLARED end
 
-if ticket ~= '' then
-  local current = flight_ticket(id)
-  if current == ticket then
-    local value = redelivered and redis.call('HGET', MESSAGES, id)
-    if not value then
-      redis.call('ZADD', FLIGHT, whole(now + lease), id)
-      return {'go', ticket, whole(now), whole(now), id}
-    end
-    -- The worker that had this copy may live and start it: both are stale, and a new one goes out at once.
-    local entry = entry_read(id, value)
-    flight_recall(id, now)
-    lane_return(entry)
-    pace_return(limits_read() or {}, entry, now)
-    wake(now, ARGV[12], ARGV[13])
-    return {'stale'}
+local current = ticket ~= '' and flight_ticket(id)
+if current == ticket then
+  local value = redis.call('HGET', MESSAGES, id)
+  local at, tats = turn_at(limits, given.keys, given.costs, now)
+  if value and (redelivered or at - now > far) then
+    -- Its turn is not now; or the worker that had this copy may live and start it: then both are stale, and
+    -- a new one goes out at once.
+    turn_later(entry_read(id, value), limits, tats, now)
+    wake(now, channel, scope)
+    return {redelivered and 'stale' or 'parked', whole(math.min(at, NEVER)), whole(now), id}
   end
-  -- the last: it had started, its worker died, and another copy of it has been here already
-  if current or flight_stale(id, ticket) or redis.call('HEXISTS', MESSAGES, id) == 1 then return {'stale'} end
-elseif redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then
+  redis.call('ZADD', FLIGHT, whole(now + lease), id)
+  return {'go', ticket, whole(now), whole(now), id}
+end
+if ticket ~= '' and (current or flight_stale(id, ticket)) then return {'stale'} end
+if ticket == '' and redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then
   return {'stale'} -- parked or let through by a worker that died before it could acknowledge
 end
-
-local entry = entry_given()
-return enter(now, entry, tonumber(ARGV[10]), lease, ARGV[12], ARGV[13])
+return enter(now, given, tonumber(ARGV[10]), lease, channel, scope)

@@ -20,45 +20,24 @@
 -- @include lib/pace
 -- @include lib/lane
 -- @include lib/flight
+-- @include lib/turn
 local now, mode, id, ticket, slot = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local near, far, ahead, channel, scope = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local keys, costs = split(ARGV[11]), split(ARGV[12])
 
 local limits, window = limits_read()
 if not limits then return UNDECLARED end
-local current, attempt = flight_ticket(id)
+local current = flight_ticket(id)
 local taking = mode == 'take'
--- A copy with another ticket than the one let out last; or one that has started, and waits again in another copy.
-if current ~= ticket and taking and (current or redis.call('HEXISTS', MESSAGES, id) == 1) then return {'stale'} end
-if current ~= ticket and flight_stale(id, ticket) then return {'stale'} end
+if current ~= ticket and ((taking and current) or flight_stale(id, ticket)) then return {'stale'} end
 
-local tats, at = {}, now
-if taking and slot - now <= far then at = math.max(now, slot) end
-for i, limit in ipairs(limits) do
-  local bucket = KEYS[11 + i]
-  if not bucket then break end -- a worker of an older release knows fewer limits
-  local fresh, changed = limit.fresh
-  if fresh > 0 and redis.call('ZSCORE', RELEASES, limit.name .. '|' .. keys[i]) then fresh = 0 end -- waited out there
-  tats[i], changed = bucket_load(bucket, now, now + fresh)
-  if changed then bucket_store(bucket, tats[i], now, limit.keep) end
-  if taking and limit.interval == 0 then
-    at = math.huge
-  elseif taking then
-    at = math.max(at, gcra_slot(tats[i], now, limit.interval, limit.burst, tonumber(costs[i])))
-  end
-end
+local at, tats = turn_at(limits, keys, costs, now)
+if not taking then at = now elseif slot - now <= far then at = math.max(at, slot) end
 local wait = at - now
-
 if wait > far then
   local value = current and redis.call('HGET', MESSAGES, id)
   if not value then return {'wait', far} end
-  flight_recall(id, now)
-  redis.call('HSET', TICKETS, id, ' ' .. math.max(0, attempt - 1)) -- it was late, not lost
-  local entry = entry_read(id, value)
-  lane_return(entry)
-  pace_return(limits, entry, now)
-  for i, tat in ipairs(tats) do pace_push(limits[i].name .. '|' .. keys[i], tat) end
-  redis.call('HINCRBY', META, 'reparked', 1)
+  turn_later(entry_read(id, value), limits, tats, now)
   wake(now, channel, scope)
   return {'parked'}
 end

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
@@ -26,56 +25,6 @@ REST = 15_000_000  #: µs after which a scope is looked at although nothing is d
 SCOPES_TTL = 30 * 86400  #: s that the list of scopes lasts without a scheduler, which renews it
 WINDOW = 64  #: tasks released and not started, at most, per scope and waiting lane …
 WINDOW_TIME = 0.25  #: … or what the rate lets start in this many seconds, where that is more
-
-
-@dataclass(frozen=True, slots=True)
-class Entry:
-    """What the scripts know of a task; its message is opaque bytes to them.
-
-    Attributes:
-        id: the task's id.
-        lane: its key combination, as stored.
-        keys: one stored key per limit ('-' where the limit counts all together).
-        costs: units, one number per limit.
-        message: the dumped envelope.
-        rank: one digit, 0 goes first.
-        expires, eta: µs since the epoch; 0 for none.
-    """
-
-    id: str
-    lane: str
-    keys: tuple[str, ...]
-    costs: tuple[int, ...]
-    message: bytes
-    rank: int = 0
-    expires: int = 0
-    eta: int = 0
-
-    def args(self) -> list[Any]:
-        """As the scripts take it."""
-        keys, costs = ",".join(self.keys), ",".join(map(str, self.costs))
-        return [self.id, self.lane, self.rank, self.expires, self.eta, keys, costs, self.message]
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What submit or gate said. `what`: 'go', 'sent', 'parked' or 'stale'; times in µs by Redis's clock."""
-
-    what: str
-    ticket: str = ""
-    slot: int = 0
-    now: int = 0
-    id: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Due:
-    """A task taken out of the backlog, to be published."""
-
-    id: str
-    ticket: str
-    slot: int
-    message: bytes
 
 
 class Backlog:
@@ -139,8 +88,8 @@ class Backlog:
 
     def gate(self, entry: Entry, ticket: str = "", *, redelivered: bool = False) -> Verdict:
         """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it)."""
-        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered)]
-        return self._verdict(self._declared("gate", args))
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered), FAR]
+        return self._verdict(self._declared("gate", args, self._buckets(entry.keys)))
 
     def park(self, entry: Entry, *, redelivered: bool = False) -> Verdict:
         """Put a message into the backlog, its turn or not: 'parked', or 'stale' if it was there."""
@@ -156,9 +105,8 @@ class Backlog:
             ('go', µs to wait first), ('hold', µs until 'begin'), ('wait', µs until asking again),
             ('parked', 0) or ('stale', 0).
         """
-        buckets = [f"{self._bucket}{name}|{key}" for name, key in zip(self.names, keys, strict=True)]
         args = [mode, id, ticket, slot, NEAR, FAR, AHEAD, *self._bell(), ",".join(keys), ",".join(map(str, costs))]
-        what, *wait = self._declared("start", args, buckets)
+        what, *wait = self._declared("start", args, self._buckets(keys))
         return _text(what), wait[0] if wait else 0
 
     def release(
@@ -248,6 +196,10 @@ class Backlog:
         """Throw away what is parked, of one key or all; returns how many there were."""
         lane = "" if key is None else self.store.namer.identity(key)
         return int(self._call("purge", [lane], timed=False))
+
+    def _buckets(self, keys: Sequence[str]) -> list[str]:
+        """The start bucket of each limit."""
+        return [f"{self._bucket}{name}|{key}" for name, key in zip(self.names, keys, strict=True)]
 
     # -- calling ---------------------------------------------------------------------------------------
 

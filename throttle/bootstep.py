@@ -9,8 +9,8 @@ from celery import bootsteps, signals
 from celery.worker import state
 from redis.exceptions import RedisError
 
-from throttle.backlog import Due
 from throttle.deployment import Deployment, _deployments, deployment
+from throttle.entry import Due
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable
 from throttle.gate import parse

@@ -12,8 +12,9 @@ from weakref import WeakKeyDictionary
 
 from celery.utils.time import maybe_iso8601
 
-from throttle.backlog import Backlog, Entry
+from throttle.backlog import Backlog
 from throttle.clock import Clock
+from throttle.entry import Entry
 from throttle.errors import ThrottleError
 from throttle.keys import Namer
 from throttle.settings import Settings

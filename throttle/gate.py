@@ -12,15 +12,16 @@ from celery.utils.imports import instantiate, symbol_by_name
 from celery.worker.state import revoked as revoked_tasks
 from kombu.exceptions import ContentDisallowed, DecodeError
 
-from throttle.backlog import AHEAD, Verdict
+from throttle.backlog import AHEAD, FAR
 from throttle.deployment import Deployment, deployment
+from throttle.entry import Verdict
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
 
 logger = logging.getLogger(__name__)
 
 HANDOVER = 0.006  #: s before its slot that a task goes to the pool, where its process waits out the rest
-LATE = 1.0  #: s after its slot at which a message is not trusted any more but asked about
+LATE = 1.0  #: s after its slot at which a message is asked about, as others may have taken its turn
 RETRY = 1.0  #: s between two tries while Redis cannot serve
 
 
@@ -45,13 +46,17 @@ class Gate:
         self._task, self._place, self._consumer, self._handler = task, place, consumer, handler
         self._spec = task.__throttle__
         self._backlog = place.backlog(self._spec, task.name)
+        # Where all that may be in flight starts within FAR, a late message need not be asked about.
+        slowest = max((limit.interval or FAR for limit in self._backlog.limits), default=0)
+        self._may_wait = slowest * self._backlog.window > FAR
 
     def __call__(self, message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
         """What Celery's consumer calls with each message of the task."""
         delivery = (message, body, ack, reject, callbacks)
         ticket, slot, id = parse(message.headers.get(HEADER))
         due = self._place.clock.local(slot, AHEAD / 1e6) if ticket else 0.0
-        if ticket and time.monotonic() - due < LATE and not message.delivery_info.get("redelivered"):
+        late = self._may_wait and time.monotonic() - due > LATE
+        if ticket and not late and not message.delivery_info.get("redelivered"):
             self._pass(delivery, f"{ticket} {slot} {id}", due)
         else:
             self._ask(delivery, ticket, id)

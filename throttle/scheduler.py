@@ -14,7 +14,8 @@ from uuid import uuid4
 
 from redis.exceptions import RedisError, ResponseError
 
-from throttle.backlog import SCOPES_TTL, Backlog, Due
+from throttle.backlog import SCOPES_TTL, Backlog
+from throttle.entry import Due
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.scripts import script

@@ -11,8 +11,9 @@ from typing import Any
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.exceptions import OperationalError
 
-from throttle.backlog import AHEAD, Backlog, Due, Entry
+from throttle.backlog import AHEAD, Backlog
 from throttle.clock import Clock, sleep_until
+from throttle.entry import Due, Entry
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer

@@ -1,0 +1,56 @@
+"""A task on its way, as the scripts know it: what goes in, what they answer, what comes out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the scripts know of a task; its message is opaque bytes to them.
+
+    Attributes:
+        id: the task's id.
+        lane: its key combination, as stored.
+        keys: one stored key per limit ('-' where the limit counts all together).
+        costs: units, one number per limit.
+        message: the dumped envelope.
+        rank: one digit, 0 goes first.
+        expires, eta: µs since the epoch; 0 for none.
+    """
+
+    id: str
+    lane: str
+    keys: tuple[str, ...]
+    costs: tuple[int, ...]
+    message: bytes
+    rank: int = 0
+    expires: int = 0
+    eta: int = 0
+
+    def args(self) -> list[Any]:
+        """As the scripts take it."""
+        keys, costs = ",".join(self.keys), ",".join(map(str, self.costs))
+        return [self.id, self.lane, self.rank, self.expires, self.eta, keys, costs, self.message]
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What submit or gate said. `what`: 'go', 'sent', 'parked' or 'stale'; times in µs by Redis's clock."""
+
+    what: str
+    ticket: str = ""
+    slot: int = 0
+    now: int = 0
+    id: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A task taken out of the backlog, to be published."""
+
+    id: str
+    ticket: str
+    slot: int
+    message: bytes
