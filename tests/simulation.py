@@ -14,7 +14,8 @@ from typing import Any
 
 from redis.exceptions import ResponseError
 
-from throttle.backlog import Backlog, Due, Entry
+from throttle.backlog import Backlog
+from throttle.entry import Due, Entry
 from throttle.testing import FakeClock
 
 HOP = 2_000  # µs from publish to the worker's gate

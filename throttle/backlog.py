@@ -9,6 +9,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
+from throttle.entry import Due, Entry, Verdict
 from throttle.limits import TokenBucket, stored_name
 from throttle.scripts import script
 from throttle.store import Store, translate

@@ -7,7 +7,8 @@ from typing import Any
 
 from tests.services import RedisServer
 from throttle import TokenBucket
-from throttle.backlog import Backlog, Due, Entry
+from throttle.backlog import Backlog
+from throttle.entry import Due, Entry
 from throttle.envelope import Envelope
 from throttle.scheduler import Scheduler, _Scope
 from throttle.store import Store

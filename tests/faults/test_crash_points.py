@@ -15,7 +15,7 @@ from kombu.exceptions import OperationalError
 from tests.faults.rig import Broker, Killed, Rig, due_of
 from tests.services import RedisServer
 from throttle import TokenBucket
-from throttle.backlog import Due
+from throttle.entry import Due
 from throttle.scheduler import Scheduler
 from throttle.store import Store
 
@@ -260,3 +260,15 @@ def test_a_published_message_is_the_parked_one(rig: Rig) -> None:
     first, second = (envelope for envelope, _ in broker.messages)
     assert first == second
     assert first.body == b"body of t00000"
+
+
+@pytest.mark.xfail(strict=True, reason="what was charged at the old rate is waited out at the old rate")
+def test_b27_a_raised_rate_holds_at_once(server: RedisServer) -> None:
+    """An hour's interval was charged; at 100/s the next may go in 10 ms, not in an hour."""
+    rig = Rig(server, TokenBucket("1/h"))
+    assert rig.backlog.submit(rig.entry("first")).what == "go"
+    assert rig.backlog.start("take", "first", "1", 0, ("-",), (1,))[0] == "go"
+    assert rig.backlog.submit(rig.entry("second")).what == "parked"
+    rig.backlog.set_rate(TokenBucket("100/s"))
+    rig.settle(hours=10 / 3600)
+    assert rig.starts == ["second"]
