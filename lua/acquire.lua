@@ -18,8 +18,8 @@ for interval, burst, fresh, keep, cost in string.gmatch(string.sub(ARGV[1], rest
   local i = #limits + 1
   local limit = {interval = tonumber(interval), burst = tonumber(burst), keep = tonumber(keep), cost = tonumber(cost)}
   local changed
-  limit.tat, changed = bucket_load(KEYS[i], now, now + tonumber(fresh))
-  if changed then bucket_store(KEYS[i], limit.tat, now, limit.keep) end
+  limit.tat, changed = bucket_load(KEYS[i], now, limit, tonumber(fresh))
+  if changed then bucket_store(KEYS[i], limit.tat, now, limit) end
   local held = math.huge
   if limit.interval > 0 then held = gcra_slot(limit.tat, now, limit.interval, limit.burst, limit.cost) - now end
   if held > wait then wait, which = held, i end
@@ -31,7 +31,7 @@ for i, limit in ipairs(limits) do
   limit.remaining = 0
   if wait <= 0 and mode == 'take' and limit.cost > 0 then
     limit.tat = gcra_take(limit.tat, now, limit.interval, limit.cost)
-    bucket_store(KEYS[i], limit.tat, now, limit.keep)
+    bucket_store(KEYS[i], limit.tat, now, limit)
   end
   if limit.interval > 0 then limit.remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst) end
   if wait <= 0 and limit.remaining < nearest then nearest, which = limit.remaining, i end

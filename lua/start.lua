@@ -48,7 +48,7 @@ if mode ~= 'begin' then
     local limit, cost = limits[i], tonumber(costs[i])
     if cost > 0 then
       tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now + cost * limit.interval)
-      bucket_store(KEYS[11 + i], tat, now, limit.keep)
+      bucket_store(KEYS[11 + i], tat, now, limit)
       -- The release time is never behind the start time, nor behind what those under way will take: else
       -- each would come early, and wait in a pool slot for as long as the latest ever was late.
       local others = limit.wide and math.min((flying - 1) * cost * limit.interval, ahead) or 0

@@ -50,12 +50,12 @@ class Backlog:
 
     def declare(self, *, replace: bool) -> None:
         """Store the limits; `replace` by a worker that starts, so that a deployed change takes effect."""
-        args: list[Any] = ["replace" if replace else "missing", self.window]
+        args: list[Any] = ["replace" if replace else "missing", self.window, *self._bell()]
         for name, limit in zip(self.names, self.limits, strict=True):
             wide = 0 if limit.key is not None else 1
             args += (limit.interval, limit.burst, limit.fresh, limit.keep, wide, name)
-        self._call("declare", args, timed=False)
-        self._reconsider()
+        self._call("declare", args)
+        self.register()
 
     @property
     def window(self) -> int:
@@ -176,22 +176,18 @@ class Backlog:
 
     def set_rate(self, rate: TokenBucket, index: int = 1) -> None:
         """Override one limit's rate and burst, fleet-wide and at once, until `reset_rate`."""
-        self.store.command("HSET", self.keys[0], f"rate:{index}", f"{rate.interval} {rate.burst}")
-        self._reconsider()
+        self._declared("rate", [index, rate.interval, rate.burst, *self._bell()])
 
     def reset_rate(self, index: int = 1) -> None:
         """Back to the coded rate."""
-        self.store.command("HDEL", self.keys[0], f"rate:{index}")
-        self._reconsider()
-
-    def _reconsider(self) -> None:
-        self._call("reconsider", self._bell())
+        self._declared("rate", [index, "", "", *self._bell()])
 
     def reset(self) -> None:
         """Forget what was charged: all buckets are as new. Parked tasks stay."""
         buckets = list(self.store.client.scan_iter(match=_glob(self._bucket) + "*", count=1000))
-        self.store.command("DEL", self.keys[9], *buckets)
-        self._reconsider()
+        if buckets:
+            self.store.command("DEL", *buckets)
+        self._call("reset", self._bell())
 
     def purge(self, key: object = None) -> int:
         """Throw away what is parked, of one key or all; returns how many there were."""

@@ -63,7 +63,7 @@ class Limiter:
     def refund(self, *limits: TokenBucket, key: object = None, cost: int = 1) -> None:
         """Give units back that were not used; never beyond full."""
         active = [limit for limit in limits if limit.rate is not None]
-        args = [item for limit in active for item in (limit.interval, limit.keep, check_units(cost))]
+        args = [item for limit in active for item in (limit.interval, limit.burst, limit.keep, check_units(cost))]
         if active:
             self._store.run("refund", [self._bucket(limit, key) for limit in active], args)
 

@@ -1,20 +1,30 @@
--- A bucket is one string key: '<tat> <seen>'. `seen` is the clock when it was written: should the clock
--- stand before that, time has stepped back, and the bucket goes on as if time had stood still meanwhile.
+-- A bucket is one string key: '<tat> <seen> <interval>'. `seen` is the clock when it was written: should the
+-- clock stand before that, time has stepped back, and the bucket goes on as if time had stood still meanwhile.
+-- `interval` is the emission interval of then: should the rate have changed, the units it lacks stay the
+-- same, and take the new rate's time to come back (never more than the burst: it is empty at worst).
 
--- bucket_load: its TAT (`fresh` where there is none), and whether the bucket must be stored even if the
--- answer is no: when the clock stepped back, else it would wait for the old time to come again; and at the
--- first use of one that does not start full, else it would never begin to fill.
-local function bucket_load(key, now, fresh)
-  local value = redis.call('GET', key)
-  if not value then return fresh, fresh > now end
-  local cut = string.find(value, ' ', 1, true)
-  local tat, seen = tonumber(string.sub(value, 1, cut - 1)), tonumber(string.sub(value, cut + 1))
-  if now < seen then return tat - (seen - now), true end
-  return tat, false
+-- bucket_rescale: the TAT under a new interval.
+local function bucket_rescale(tat, now, before, interval, burst)
+  if tat <= now or before == 0 or interval == 0 then return tat end
+  return now + math.min(math.ceil((tat - now) * interval / before), burst * interval)
 end
 
--- bucket_store: it expires `keep` microseconds after it is full, when nothing is lost by forgetting it.
-local function bucket_store(key, tat, now, keep)
-  local until_ms = math.ceil((math.max(tat, now) + keep) / 1000) + 1
-  redis.call('SET', key, whole(tat) .. ' ' .. whole(now), 'PXAT', whole(until_ms))
+-- bucket_load: its TAT (`fresh` from now where there is none), and whether the bucket must be stored even if
+-- the answer is no: when clock or rate changed, else the wait would be figured anew from then at each
+-- question; and at the first use of one that does not start full, else it would never begin to fill.
+local function bucket_load(key, now, limit, fresh)
+  local value = redis.call('GET', key)
+  if not value then return now + fresh, fresh > 0 end
+  local tat, seen, before = string.match(value, '^(%d+) (%d+) (%d+)$')
+  tat, seen, before = tonumber(tat), tonumber(seen), tonumber(before)
+  local stepped, changed = now < seen, before ~= limit.interval
+  if stepped then tat = tat - (seen - now) end
+  if changed then tat = bucket_rescale(tat, now, before, limit.interval, limit.burst) end
+  return tat, stepped or changed
+end
+
+-- bucket_store: it expires `keep` after it is full, when nothing is lost by forgetting it.
+local function bucket_store(key, tat, now, limit)
+  local until_ms = math.ceil((math.max(tat, now) + limit.keep) / 1000) + 1
+  redis.call('SET', key, whole(tat) .. ' ' .. whole(now) .. ' ' .. whole(limit.interval), 'PXAT', whole(until_ms))
 end

@@ -33,6 +33,12 @@ local function lane_left(lane)
   end
 end
 
+-- lane_reconsider: the limits have changed: every waiting lane is looked at again.
+local function lane_reconsider(now, channel, scope)
+  for _, lane in ipairs(redis.call('ZRANGE', WAITING, 0, -1)) do lane_join(lane) end
+  wake(now, channel, scope)
+end
+
 -- lane_head: the id of its first entry and its place in the line; nil when the lane is empty.
 local function lane_head(lane)
   local place = redis.call('ZRANGEBYLEX', LINE, '[' .. lane .. '|', '(' .. lane .. '}', 'LIMIT', 0, 1)[1]

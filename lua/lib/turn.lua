@@ -7,8 +7,8 @@ local function turn_at(limits, keys, costs, now)
     if not bucket then break end -- a worker of an older release knows fewer limits
     local fresh, changed = limit.fresh
     if fresh > 0 and redis.call('ZSCORE', RELEASES, limit.name .. '|' .. keys[i]) then fresh = 0 end -- waited out there
-    tats[i], changed = bucket_load(bucket, now, now + fresh)
-    if changed then bucket_store(bucket, tats[i], now, limit.keep) end
+    tats[i], changed = bucket_load(bucket, now, limit, fresh)
+    if changed then bucket_store(bucket, tats[i], now, limit) end
     if limit.interval == 0 then
       at = math.huge
     else
