@@ -16,6 +16,7 @@ class Level:
     burst: int
     level: int
     seen: int
+    rounded: int = 0  # µs by which it may be off since rates changed
 
     def at(self, now: int) -> int:
         """The level then; while the clock stands before the last change, time stands still."""
@@ -33,3 +34,10 @@ class Level:
     def give(self, now: int, cost: int) -> None:
         """Back into the bucket; never beyond full."""
         self.level, self.seen = min(self.burst * self.interval, self.at(now) + cost * self.interval), now
+
+    def change(self, now: int, interval: int) -> None:
+        """Another rate (0: closed, which changes nothing): the units in it stay."""
+        if interval not in (0, self.interval):
+            lacking = self.burst * self.interval - self.at(now)
+            self.level = self.burst * interval - -(-lacking * interval // self.interval)
+            self.interval, self.seen, self.rounded = interval, now, self.rounded + 2

@@ -23,8 +23,8 @@ UNITS = {
     **dict.fromkeys(("w", "week", "weeks"), 7 * 86400),
 }
 _RATE = re.compile(
-    r"\s*(?P<count>\d{1,18}(?:\.\d{1,18})?)\s*(?:/|\s+per\s+)\s*"
-    r"(?P<times>\d{1,18}(?:\.\d{1,18})?)?\s*(?P<unit>[a-z]+)\s*",
+    r"\s*(?P<count>\d{1,18}(?:\.\d{1,40})?)\s*(?:/|\s+per\s+)\s*"
+    r"(?P<times>\d{1,18}(?:\.\d{1,40})?)?\s*(?P<unit>[a-z]+)\s*",
     re.ASCII | re.IGNORECASE,
 )
 EXAMPLES = '"10/s", "5/30s", "100 per 2 hours", (100, 7200)'

