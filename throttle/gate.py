@@ -47,8 +47,8 @@ class Gate:
         self._spec = task.__throttle__
         self._backlog = place.backlog(self._spec, task.name)
         # Where all that may be in flight starts within FAR, a late message need not be asked about.
-        slowest = max((limit.interval or FAR for limit in self._backlog.limits), default=0)
-        self._may_wait = slowest * self._backlog.window > FAR
+        window = self._backlog.window
+        self._may_wait = any((window - limit.burst) * (limit.interval or FAR) > FAR for limit in self._backlog.limits)
 
     def __call__(self, message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
         """What Celery's consumer calls with each message of the task."""
