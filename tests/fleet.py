@@ -90,9 +90,22 @@ class Fleet:
             )
         self.workers.append(process)
         if wait:
-            self.until(lambda: b"ready." in log.read_bytes() or process.poll() is not None, 30, f"worker {name}")
-            assert process.poll() is None, log.read_text()
+            self.ready()
         return process
+
+    def ready(self) -> None:
+        """Wait for workers that were started with `wait=False`."""
+        for number, process in enumerate(self.workers):
+            log = self.folder / f"w{number}.log"
+            if process.poll() is None:
+                self.until(lambda: b"ready." in log.read_bytes() or process.poll() is not None, 30, f"worker w{number}")  # noqa: B023
+                assert process.poll() is None, log.read_text()
+
+    def pair(self, *args: str, **options: Any) -> list[Any]:
+        """Two workers, started side by side."""
+        workers = [self.worker(*args, wait=False, **options) for _ in range(2)]
+        self.ready()
+        return workers
 
     def logs(self) -> str:
         return "".join(log.read_text(errors="replace") for log in sorted(self.folder.glob("w*.log")))

@@ -15,6 +15,7 @@ from throttle import TokenBucket, backlog, bootstep, throttled
 
 if "PROJECT_LEASE" in os.environ:  # a test cannot wait 30 s for the lease of a killed worker's tasks
     backlog.LEASE = int(float(os.environ["PROJECT_LEASE"]) * 1e6)
+    backlog.CLAIM = min(backlog.CLAIM, backlog.LEASE)
     bootstep.RENEW = backlog.LEASE / 3e6
 
 

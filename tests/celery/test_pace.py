@@ -16,8 +16,7 @@ from throttle.testing import excess
 
 def test_a_burst_is_paced_across_workers(fleet: Fleet) -> None:
     """Rule 1."""
-    for _ in range(2):
-        fleet.worker()
+    fleet.pair()
     for n in range(60):
         fleet.project.send.delay(n)
     starts = fleet.started(60)
@@ -111,8 +110,7 @@ def test_b90_lanes_do_not_wait_for_each_other(fleet_of: Callable[..., Fleet]) ->
 def test_b53_throttled_tasks_do_not_block_others(fleet_of: Callable[..., Fleet]) -> None:
     """40 that wait for minutes fill the queue and would fill the prefetch; one unthrottled task behind them."""
     fleet = fleet_of(PROJECT_RATE="10/min", PROJECT_PREFETCH="4")
-    for _ in range(2):
-        fleet.worker(concurrency=2)
+    fleet.pair(concurrency=2)
     for n in range(40):
         fleet.project.app.send_task("send", (n,))
     sent = time.time()

@@ -31,7 +31,8 @@ def test_b88_pools(fleet_of: Callable[..., Fleet], pool: str) -> None:
     assert at[-1] - at[0] < 80 / 40 * 1.5
     assert next(start.at for start in starts if start.what == "1000") >= sent + 1
     fleet.until(lambda: project.send.throttle.backlog.flying() == 0, 5, "empty flight")
-    fleet.stop(fleet.workers[0])
+    if pool != "gevent":  # which takes Celery 5 s
+        fleet.stop(fleet.workers[0])
     assert "Traceback" not in fleet.logs()
 
 
@@ -45,15 +46,14 @@ def test_b119_waits_longer_than_the_visibility_timeout(
         PROJECT_RATE="10/s", PROJECT_VISIBILITY="1", PROJECT_LATE=late, PROJECT_REJECT=reject, PROJECT_PREFETCH=prefetch
     )
     project = fleet.project
-    for _ in range(2):
-        fleet.worker(concurrency=1)
-    for n in range(20):
+    fleet.pair(concurrency=1)
+    for n in range(15):
         project.send.delay(n)
         project.app.send_task("send", (100 + n,))
-    starts = fleet.started(40)
-    assert sorted(int(start.what) for start in starts) == [*range(20), *range(100, 120)]
+    starts = fleet.started(30)
+    assert sorted(int(start.what) for start in starts) == [*range(15), *range(100, 115)]
     counters = project.send.throttle.backlog.counters()
-    assert counters["started"] == 40  # units spent
+    assert counters["started"] == 30  # units spent
     assert counters["recovered"] == 0
 
 
@@ -61,8 +61,7 @@ def test_b119_a_busy_pool_beyond_the_visibility_timeout(fleet_of: Callable[..., 
     """Released tasks wait behind slow bodies until Redis delivers them again: they run once all the same."""
     fleet = fleet_of(PROJECT_RATE="50/s", PROJECT_VISIBILITY="1")
     project = fleet.project
-    for _ in range(2):
-        fleet.worker(concurrency=1)
+    fleet.pair(concurrency=1)
     for n in range(10):
         project.slow.delay(n, 0.5)
     fleet.started(10)
@@ -75,8 +74,7 @@ def test_b51_waits_longer_than_the_visibility_timeout(fleet_of: Callable[..., Fl
     """Also countdowns, which plain Celery keeps unacknowledged and runs several times."""
     fleet = fleet_of(PROJECT_RATE="20/s", PROJECT_VISIBILITY="1")
     project = fleet.project
-    for _ in range(2):
-        fleet.worker()
+    fleet.pair()
     project.plain.apply_async(("control",), countdown=5)  # Celery's own: proves that this set-up doubles
     project.send.throttle.set_rate("8/s")
     for n in range(40):

@@ -89,6 +89,8 @@ def test_b78_no_result_backend(fleet_of: Callable[..., Fleet]) -> None:
     assert "Traceback" not in fleet.logs()
 
 
+#: Parts of a scope that live as long as something is parked or in flight.
+PARKED = ("line", "messages", "ready", "waiting", "delayed", "flight", "tickets")
 FORMS = ["above", "below", "bound", "shared_above", "shared_below", "of_class", "with_base", "validated", "late"]
 
 
@@ -190,6 +192,39 @@ def test_b49_a_hundred_tasks_share_the_connections(fleet_of: Callable[..., Fleet
     assert before <= 8  # producer, worker, pool process, scheduler, its subscription, this client
 
 
+def test_every_key_has_an_end(fleet_of: Callable[..., Fleet], limiter_server: RedisServer) -> None:
+    """Rule 9: after parks, ETAs, kills, overrides and a drain, no key is left that would stay for ever."""
+    fleet = fleet_of(PROJECT_REDIS=limiter_server.url(), PROJECT_RATE="50/s", PROJECT_LEASE="1", PROJECT_VISIBILITY="1")
+    project, client = fleet.project, limiter_server.client()
+    first = fleet.worker(concurrency=1)
+    for n in range(20):
+        project.send.apply_async((n,), countdown=0.1 * (n % 3), expires=60)
+        project.app.send_task("export", (f"tenant-{n % 3}", n))
+    project.closed.delay("shut")
+    fleet.started(20)
+    fleet.kill(first)
+    fleet.worker(concurrency=1)
+    fleet.until(lambda: len({start.what for start in fleet.record()}) == 40, 20, "all 40")
+    project.send.throttle.set_rate("1/3s")
+    project.send.delay("one")
+    fleet.until(lambda: [start for start in fleet.record() if start.what == "one"], 5, "start")
+    project.send.delay("two")
+    parked = {key.decode() for key in client.scan_iter(count=1000) if client.ttl(key) == -1}
+    assert parked  # those of what is parked
+    assert all(key.rpartition(":")[2] in PARKED for key in parked), parked
+    (bucket,) = client.scan_iter("throttle:{send}:b:*")
+    full = float(client.get(bucket).split()[0]) / 1e6
+    assert client.pttl(bucket) / 1000 + time.time() >= full - 0.01
+    project.send.throttle.reset_rate()
+    project.closed.throttle.set_rate("10/s")
+    fleet.until(lambda: len({start.what for start in fleet.record()}) == 43, 10, "all 43", fleet.record)
+    fleet.until(lambda: project.closed.throttle.backlog.flying() == 0, 5, "empty flight")
+    fleet.until(lambda: project.send.throttle.backlog.flying() == 0, 5, "empty flight")
+    left = {key.decode(): client.ttl(key) for key in client.scan_iter(count=1000)}
+    assert left
+    assert {key: ttl for key, ttl in left.items() if not -2 < ttl <= 31 * 86400 or ttl == -1} == {}
+
+
 @pytest.mark.slow
 def test_commands_do_not_grow(fleet_of: Callable[..., Fleet], limiter_server: RedisServer) -> None:
     """Rule 11: with the backlog, the lanes or the fleet; an idle worker costs less than 1 command a second."""
@@ -262,7 +297,7 @@ def test_b40_a_parked_message_that_is_gone_is_reported(fleet_of: Callable[..., F
     results = [fleet.project.send.delay(n) for n in range(3)]
     backlog = fleet.project.send.throttle.backlog
     fleet.server.client(0).hdel(backlog.keys[3], results[1].id)
-    fleet.worker()
+    fleet.worker(concurrency=1)
     fleet.project.send.throttle.reset_rate()
     assert [start.what for start in fleet.started(2)] == ["0", "2"]
     fleet.until(lambda: "1 parked tasks have lost their message" in fleet.logs(), 5, "error log")
