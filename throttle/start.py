@@ -9,6 +9,7 @@ from typing import Any
 
 from celery.exceptions import Ignore
 
+from throttle.backlog import Backlog
 from throttle.clock import sleep_until
 from throttle.deployment import Deployment, deployment
 from throttle.envelope import HEADER
@@ -17,6 +18,7 @@ from throttle.gate import parse
 
 EARLY = 0.0015  #: s before its slot that Redis is asked; within backlog.NEAR, so one question is enough
 TARDY = 0.001  #: s after its slot beyond which a start is counted anew
+AGAIN = 5  #: times at most: on a machine that never keeps up the body runs all the same
 
 
 def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -51,20 +53,46 @@ def _start(place: Deployment, task: Any, header: str, call: tuple[str, tuple[str
     if len(parts) > 3:
         sleep_until(float(parts[3]) - EARLY)
 
-    def ask(mode: str) -> tuple[str, float]:
-        what, wait = _patiently(place, lambda: backlog.start(mode, id, ticket, slot, *call[1:]))
-        return what, time.monotonic() + wait / 1e6
+    def ask(mode: str) -> tuple[str, float, float]:
+        what, wait, stood = _patiently(place, lambda: _timed(backlog, mode, id, ticket, slot, *call[1:]))
+        due = time.monotonic() + wait / 1e6
+        return what, due, due - stood
 
-    what, due = ask("take")
+    what, due, least = ask("take")
     while what == "wait":
         sleep_until(due)
-        what, due = ask("take")
+        what, due, least = ask("take")
     if what in ("parked", "stale"):
         raise Ignore(f"throttled: {what}")
     sleep_until(due)
-    tardy = time.monotonic() - due > TARDY
-    if (what == "hold" or tardy) and ask("late" if tardy else "begin")[0] == "stale":
-        raise Ignore("throttled: stale")  # this process stood still for so long that the task was given to another
+    tardy = time.monotonic() - least > TARDY
+    mode = "late" if tardy else "begin" if what == "hold" else ""
+    for _ in range(AGAIN):
+        if not mode:
+            return
+        what, _, least = ask(mode)
+        if what == "stale":  # this process stood still for so long that the task was given to another
+            raise Ignore("throttled: stale")
+        mode = "late" if time.monotonic() - least > TARDY else ""
+
+
+class _Trip:
+    """How long Redis's answer takes as a rule, to tell one that came to a process that stood still."""
+
+    usual = 0.001  # s
+
+    @classmethod
+    def beyond(cls, took: float) -> float:
+        """Seconds above the rule, which follows a route that became longer within some fifty answers."""
+        cls.usual = min(took, 1.02 * cls.usual)
+        return took - cls.usual
+
+
+def _timed(backlog: Backlog, *question: Any) -> tuple[str, int, float]:
+    """What Redis says, and for how long it may have been said when it is heard (s)."""
+    asked = time.monotonic()
+    what, wait = backlog.start(*question)
+    return what, wait, _Trip.beyond(time.monotonic() - asked)
 
 
 def _forget(place: Deployment, task: Any, header: str) -> None:
@@ -77,7 +105,7 @@ def _forget(place: Deployment, task: Any, header: str) -> None:
             place.complain("start: %s; a task that failed early may be released again", exc)
 
 
-def _patiently(place: Deployment, ask: Callable[[], tuple[str, int]]) -> tuple[str, int]:
+def _patiently(place: Deployment, ask: Callable[[], tuple[str, int, float]]) -> tuple[str, int, float]:
     """Ask until Redis answers; under the policy "open" a body does not wait for that."""
     pause = 0.05
     while True:
@@ -86,6 +114,6 @@ def _patiently(place: Deployment, ask: Callable[[], tuple[str, int]]) -> tuple[s
         except StoreUnavailable as exc:
             place.complain("start: %s; policy %r", exc, place.settings.on_store_error)
             if place.settings.on_store_error == "open":
-                return "go", 0
+                return "go", 0, 0.0
             time.sleep(pause)
             pause = min(1.0, 2 * pause)
