@@ -41,7 +41,7 @@ if current == ticket then
   return {'go', ticket, whole(now), whole(now), id}
 end
 if ticket ~= '' and (current or flight_stale(id, ticket)) then return {'stale'} end
-if ticket == '' and redelivered and redis.call('HEXISTS', MESSAGES, id) == 1 then
+if (ticket ~= '' or redelivered) and redis.call('HEXISTS', MESSAGES, id) == 1 then
   return {'stale'} -- parked or let through by a worker that died before it could acknowledge
 end
 return enter(now, given, tonumber(ARGV[10]), lease, channel, scope)

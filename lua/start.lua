@@ -29,7 +29,11 @@ local limits, window = limits_read()
 if not limits then return UNDECLARED end
 local current = flight_ticket(id)
 local taking = mode == 'take'
-if current ~= ticket and ((taking and current) or flight_stale(id, ticket)) then return {'stale'} end
+if current ~= ticket then
+  -- Another copy was let out since; or this one has started before, and waits again in another copy.
+  if taking and (current or redis.call('HEXISTS', MESSAGES, id) == 1) then return {'stale'} end
+  if flight_stale(id, ticket) then return {'stale'} end
+end
 
 local at, tats = turn_at(limits, keys, costs, now)
 if not taking then at = now elseif slot - now <= far then at = math.max(at, slot) end
@@ -46,7 +50,7 @@ local flying = redis.call('ZCARD', FLIGHT)
 if mode ~= 'begin' then
   for i, tat in ipairs(tats) do
     local limit, cost = limits[i], tonumber(costs[i])
-    if cost > 0 then
+    if cost > 0 and limit.interval > 0 then
       tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now + cost * limit.interval)
       bucket_store(KEYS[11 + i], tat, now, limit)
       -- The release time is never behind the start time, nor behind what those under way will take: else

@@ -3,10 +3,12 @@
 -- `interval` is the emission interval of then: should the rate have changed, the units it lacks stay the
 -- same, and take the new rate's time to come back (never more than the burst: it is empty at worst).
 
--- bucket_rescale: the TAT under a new interval.
+-- bucket_rescale: the TAT under a new interval. Closed (0) tells nothing of the units it lacks.
 local function bucket_rescale(tat, now, before, interval, burst)
-  if tat <= now or before == 0 or interval == 0 then return tat end
-  return now + math.min(math.ceil((tat - now) * interval / before), burst * interval)
+  if tat <= now or interval == 0 then return tat end
+  local lacks = tat - now
+  if before > 0 then lacks = math.ceil(lacks * interval / before) end
+  return now + math.min(lacks, burst * interval)
 end
 
 -- bucket_load: its TAT (`fresh` from now where there is none), and whether the bucket must be stored even if
@@ -17,7 +19,7 @@ local function bucket_load(key, now, limit, fresh)
   if not value then return now + fresh, fresh > 0 end
   local tat, seen, before = string.match(value, '^(%d+) (%d+) (%d+)$')
   tat, seen, before = tonumber(tat), tonumber(seen), tonumber(before)
-  local stepped, changed = now < seen, before ~= limit.interval
+  local stepped, changed = now < seen, before ~= limit.interval and limit.interval > 0
   if stepped then tat = tat - (seen - now) end
   if changed then tat = bucket_rescale(tat, now, before, limit.interval, limit.burst) end
   return tat, stepped or changed
