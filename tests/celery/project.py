@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import signal
 import time
 from hashlib import sha256
 
@@ -17,6 +19,24 @@ if "PROJECT_LEASE" in os.environ:  # a test cannot wait 30 s for the lease of a 
     backlog.LEASE = int(float(os.environ["PROJECT_LEASE"]) * 1e6)
     backlog.CLAIM = min(backlog.CLAIM, backlog.LEASE)
     bootstep.RENEW = backlog.LEASE / 3e6
+
+
+def dying(call, when):
+    """`call`, in which the first process to come here is killed: 'before' it does anything, or 'after' all."""
+
+    def mortal(*args, **kwargs):
+        answer = call(*args, **kwargs) if when == "after" else None
+        with contextlib.suppress(FileExistsError):
+            os.close(os.open(os.environ["PROJECT_DEAD"], os.O_CREAT | os.O_EXCL))
+            os.kill(os.getpid(), signal.SIGKILL)
+        return answer if when == "after" else call(*args, **kwargs)
+
+    return mortal
+
+
+if "PROJECT_DIE" in os.environ:
+    name, point = os.environ["PROJECT_DIE"].split(" ")
+    setattr(backlog.Backlog, name, dying(getattr(backlog.Backlog, name), point))
 
 
 def seal(data: object) -> str:

@@ -7,6 +7,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -103,6 +104,30 @@ def test_b59_all_killed_with_a_full_backlog(fleet_of: Callable[..., Fleet]) -> N
     fleet.worker()
     starts = fleet.started(300)
     assert sorted(int(start.what) for start in starts) == list(range(300))
+
+
+@pytest.mark.parametrize("late", ["0", "1"])
+@pytest.mark.parametrize("point", ["gate before", "gate after", "start before"])
+def test_b62_killed_inside_the_park_call(fleet_of: Callable[..., Fleet], tmp_path: Path, point: str, late: str) -> None:
+    """The worker dies with the message in hand, the pool process at the last check: the task runs once."""
+    fleet = fleet_of(
+        PROJECT_RATE="2/s", PROJECT_LEASE="1", PROJECT_VISIBILITY="1", PROJECT_LATE=late, PROJECT_REJECT=late
+    )
+    if point.startswith("gate"):
+        fleet.project.send.throttle.set_rate(0)
+    for n in range(2):
+        fleet.project.app.send_task("send", (n,))
+    fleet.env.update(PROJECT_DIE=point, PROJECT_DEAD=str(tmp_path / "dead"))
+    first = fleet.worker(wait=False)
+    fleet.until((tmp_path / "dead").exists, 20, "death")
+    if point.startswith("gate"):
+        first.wait(10)
+        fleet.project.send.throttle.reset_rate()
+        fleet.worker()
+    fleet.until(lambda: len({start.what for start in fleet.record()}) == 2, 20, "both", fleet.record)
+    fleet.until(lambda: fleet.project.send.throttle.backlog.flying() == 0, 10, "empty flight")
+    time.sleep(1.2)  # a second delivery would come now
+    assert sorted(start.what for start in fleet.record()) == ["0", "1"]
 
 
 def test_b64_another_worker_releases_when_the_leader_dies(fleet: Fleet) -> None:
