@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import inspect
 import json
 import os
@@ -9,8 +10,9 @@ import subprocess
 import sys
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from kombu import Connection, Exchange, Producer
@@ -318,3 +320,37 @@ def test_expired_tasks_do_not_hold_up_the_others(fleet_of: Callable[..., Fleet])
     (start,) = fleet.started(1)
     assert start.what == "live"
     assert start.at - opened < 2
+
+
+def test_sent_events_are_not_parked(fleet_of: Callable[..., Fleet]) -> None:
+    """The event goes through the same producer as the task; it is the task alone that waits."""
+    fleet = fleet_of(PROJECT_CONF='{"task_send_sent_event": true}')
+    project, events = fleet.project, fleet.server.client(1).pubsub(ignore_subscribe_messages=True)
+    project.send.throttle.set_rate(0)
+    events.psubscribe("*celeryev*")
+    events.get_message(timeout=1)
+    sent = [project.send.delay(n).id for n in range(3)]
+    seen = [json.loads(base64.b64decode(json.loads(message["data"])["body"])) for message in iter_messages(events, 3)]
+    assert [(event["type"], event["uuid"]) for event in seen] == [("task-sent", id) for id in sent]
+    assert project.send.throttle.depth() == 3
+
+
+def iter_messages(events: Any, count: int) -> Iterator[Any]:
+    end = time.monotonic() + 5
+    while count and time.monotonic() < end:
+        message = events.get_message(timeout=0.5)
+        if message:
+            count -= 1
+            yield message
+
+
+@pytest.mark.slow
+def test_a_new_process_for_each_task(fleet_of: Callable[..., Fleet]) -> None:
+    """Rule 1 where each task starts in a cold process: they come late, never too close together."""
+    fleet = fleet_of(PROJECT_RATE="10/s")
+    fleet.worker("--max-tasks-per-child", "1")
+    for n in range(40):
+        fleet.project.send.delay(n)
+    starts = fleet.started(40)
+    assert len({start.pid for start in starts}) == 40
+    assert excess((start.at for start in starts), TokenBucket("10/s"), tolerance=0.08) == 0
