@@ -6,7 +6,7 @@
 --        ahead (us before its slot that a task may leave), lease (us), channel, scope,
 --        ticket ('' = the message carries none), redelivered (1|0), far (us: a task whose start
 --        is so far away is parked again)
--- REPLY  {'go', ticket, slot (us), now (us), id} | {'parked', slot, now, id}
+-- REPLY  {'go', ticket, slot (us), now (us), id, calm (1|0)} | {'parked', slot, now, id}
 --        | {'stale'}   a later copy of this message is or was under way: acknowledge and forget this one
 --        | error UNDECLARED
 --
@@ -38,7 +38,7 @@ if current == ticket then
     return {redelivered and 'stale' or 'parked', whole(math.min(at, NEVER)), whole(now), id}
   end
   redis.call('ZADD', FLIGHT, whole(now + lease), id)
-  return {'go', ticket, whole(now), whole(now), id}
+  return {'go', ticket, whole(now), whole(now), id, 0}
 end
 if ticket ~= '' and (current or flight_stale(id, ticket)) then return {'stale'} end
 if (ticket ~= '' or redelivered) and redis.call('HEXISTS', MESSAGES, id) == 1 then

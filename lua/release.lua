@@ -71,9 +71,9 @@ while true do
       next_look = slot - ahead
       break
     elseif slot > horizon then
-      lane_wait(lane, slot)
+      lane_wait(entry, slot, ahead)
     else
-      if not expired then pace_take(limits, found, slot) end
+      if not expired then pace_take(limits, found, slot, now) end
       redis.call('ZREM', LINE, place)
       local _, attempt = flight_ticket(id)
       local ticket = next_seq(now)

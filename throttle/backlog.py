@@ -43,7 +43,6 @@ class Backlog:
         self.names = tuple(stored_name(limit.name) if limit.name else str(i) for i, limit in enumerate(limits, 1))
         self._bucket = store.namer.scope(scope) + "b:"
         self._registered = False
-        self.calm = True  # the last task submitted here went at once, so the next will probably
         self._lock = threading.Lock()
 
     # -- limits --------------------------------------------------------------------------------------
@@ -73,24 +72,19 @@ class Backlog:
 
     # -- the way of a task -----------------------------------------------------------------------------
 
-    def submit(self, entry: Entry, push: tuple[str, str, str] | None = None) -> Verdict:
-        """A producer is about to publish: 'go' (publish now), 'sent' (it is) or 'parked'.
-
-        Args:
-            entry: the task.
-            push: where the broker is this Redis: the queue's key, the message as it lies there, and the
-                placeholder in it for our header.
-        """
-        queue, payload = ((push[0],), push[1:]) if push else ((), ())
-        args = [*entry.args(), AHEAD, LEASE, *self._bell(), *payload]
-        verdict = self._verdict(self._declared("submit", args, queue))
-        self.calm = verdict.what != "parked"
-        return verdict
+    def submit(self, entry: Entry) -> Verdict:
+        """A producer is about to publish: 'go' (publish now) or 'parked'."""
+        return self._verdict(self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell()]))
 
     def gate(self, entry: Entry, ticket: str = "", *, redelivered: bool = False) -> Verdict:
         """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it)."""
         args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered), FAR]
         return self._verdict(self._declared("gate", args, self._buckets(entry.keys)))
+
+    def credit(self, keys: Sequence[str], units: Sequence[int], span: float) -> bool:
+        """Take starts ahead, to be used within `span` seconds; only while the lane is calm."""
+        args = [int(span * 1e6), ",".join(keys), ",".join(map(str, units))]
+        return bool(self._declared("credit", args, self._buckets(keys)))
 
     def park(self, entry: Entry, *, redelivered: bool = False) -> Verdict:
         """Put a message into the backlog, its turn or not: 'parked', or 'stale' if it was there."""
@@ -242,8 +236,8 @@ class Backlog:
 
     def _verdict(self, reply: Sequence[Any]) -> Verdict:
         what = _text(reply[0])
-        if what in ("go", "sent"):
-            return Verdict(what, _text(reply[1]), int(reply[2]), int(reply[3]), _text(reply[4]))
+        if what == "go":
+            return Verdict(what, _text(reply[1]), int(reply[2]), int(reply[3]), _text(reply[4]), bool(reply[5]))
         if what == "parked":
             return Verdict(what, "", int(reply[1]), int(reply[2]), _text(reply[3]))
         return Verdict(what)

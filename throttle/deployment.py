@@ -13,8 +13,10 @@ from weakref import WeakKeyDictionary
 from celery.utils.time import maybe_iso8601
 
 from throttle.backlog import Backlog
+from throttle.calm import Calm
 from throttle.clock import Clock
 from throttle.entry import Entry
+from throttle.envelope import Envelope
 from throttle.errors import ThrottleError
 from throttle.keys import Namer
 from throttle.settings import Settings
@@ -38,6 +40,7 @@ class Deployment:
         self.store = Store(self.settings.redis, namer, timeout=self.settings.timeout)
         self.clock = Clock(self.store)
         self._backlogs: dict[str, Backlog] = {}
+        self._calm: dict[str, Calm] = {}
         self._lock = threading.Lock()
         self._complained = 0.0
         # RabbitMQ: 9 goes first; Redis: 0 does
@@ -70,18 +73,21 @@ class Deployment:
         return list(self._backlogs.values())
 
     def entry(
-        self, spec: Spec, id: str, call: tuple[Sequence[Any], Mapping[str, Any]], message: bytes,
-        headers: Mapping[str, Any], priority: int | None,
+        self, call: tuple[str, tuple[str, ...], tuple[int, ...]], about: Mapping[str, Any], envelope: Envelope,
+        id: str = "",
     ) -> Entry:  # fmt: skip
-        """What the scripts need to know of one task."""
-        lane, keys, costs = spec.resolve(*call, self.store.namer.identity)
-        rank = min(9, max(0, priority or 0))
+        """What the scripts need to know of one task, once its spec has resolved its arguments."""
+        rank = min(9, max(0, envelope.properties.get("priority") or 0))
         if self.highest_first:
             rank = 9 - rank
-        expires, eta = self._micros(headers.get("expires")), self._micros(headers.get("eta"))
-        return Entry(id, lane, keys, costs, message, rank, expires, eta)
+        expires, eta = self.micros(about.get("expires")), self.micros(about.get("eta"))
+        return Entry(id or about["id"], *call, envelope.dump(), rank, expires, eta)
 
-    def _micros(self, moment: Any) -> int:
+    def calm(self, backlog: Backlog) -> Calm:
+        """What this process knows of the backlog's calm lanes."""
+        return self._calm.get(backlog.scope) or self._calm.setdefault(backlog.scope, Calm(backlog))
+
+    def micros(self, moment: Any) -> int:
         """A header's time in µs since the epoch; 0 for none, and for what Celery itself will refuse."""
         if not moment:
             return 0

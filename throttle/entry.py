@@ -37,13 +37,14 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What submit or gate said. `what`: 'go', 'sent', 'parked' or 'stale'; times in µs by Redis's clock."""
+    """What submit or gate said. `what`: 'go', 'parked' or 'stale'; times in µs by Redis's clock."""
 
     what: str
     ticket: str = ""
     slot: int = 0
     now: int = 0
     id: str = ""
+    calm: bool = False
 
 
 @dataclass(frozen=True, slots=True)

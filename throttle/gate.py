@@ -22,6 +22,8 @@ logger = logging.getLogger(__name__)
 
 HANDOVER = 0.006  #: s before its slot that a task goes to the pool, where its process waits out the rest
 LATE = 1.0  #: s after its slot at which a message is asked about, as others may have taken its turn
+CALM = "calm"  #: begins our header of a task whose start is charged, followed by until when
+ORIGINAL = "throttle_message"  #: what of such a task's message its pool process would not know else
 RETRY = 1.0  #: s between two tries while Redis cannot serve
 
 
@@ -56,21 +58,39 @@ class Gate:
         ticket, slot, id = parse(message.headers.get(HEADER))
         due = self._place.clock.local(slot, AHEAD / 1e6) if ticket else 0.0
         late = self._may_wait and time.monotonic() - due > LATE
-        if ticket and not late and not message.delivery_info.get("redelivered"):
+        redelivered = message.delivery_info.get("redelivered")
+        if ticket and not late and not redelivered:
             self._pass(delivery, f"{ticket} {slot} {id}", due)
-        else:
+        elif ticket or redelivered or not self._passes_calmly(delivery):
             self._ask(delivery, ticket, id)
+
+    def _passes_calmly(self, delivery: Any) -> bool:
+        """Let it start without asking about it alone, while its limit is far from biting (`throttle.calm`)."""
+        message, body, *_ = delivery
+        call, about = self._call(message, body)
+        if about.get("eta"):
+            return False
+        try:
+            lane, keys, costs = self._spec.resolve(*call, self._place.store.namer.identity)
+            until = self._place.calm(self._backlog).start(lane, keys, costs)
+        except ThrottleError:  # asking finds the same, and knows what to do
+            return False
+        if until:
+            # Should it come to its process too late, that parks it: so its message goes along.
+            original = (message.body, message.content_type, message.content_encoding, list(message.headers))
+            message.headers = {**message.headers, ORIGINAL: original}
+            self._deliver(delivery, f"{CALM} {until:.6f}")
+        return bool(until)
 
     def _ask(self, delivery: Any, ticket: str, id: str) -> None:
         message, body, ack, *_ = delivery
         call, about = self._call(message, body)
         if self._dropped(about):
             return self._deliver(delivery, message.headers.get(HEADER))
-        envelope = Envelope.of(message)
+        redelivered = bool(message.delivery_info.get("redelivered"))
         try:
-            priority = envelope.properties.get("priority")
-            entry = self._place.entry(self._spec, id or about["id"], call, envelope.dump(), about, priority)
-            redelivered = bool(message.delivery_info.get("redelivered"))
+            resolved = self._spec.resolve(*call, self._place.store.namer.identity)
+            entry = self._place.entry(resolved, about, Envelope.of(message), id)
             verdict = self._backlog.gate(entry, ticket, redelivered=redelivered)
         except StoreUnavailable as exc:
             return self._without_store(delivery, ticket, id, exc)
@@ -139,7 +159,7 @@ class Gate:
 
     def _dropped(self, about: dict[str, Any]) -> bool:
         """Whether Celery will drop it (revoked or expired): then nothing is charged."""
-        expires = self._place._micros(about.get("expires"))
+        expires = self._place.micros(about.get("expires"))
         return about.get("id") in revoked_tasks or bool(expires and expires < time.time() * 1e6)
 
 

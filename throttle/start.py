@@ -5,16 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import wraps
+from types import SimpleNamespace
 from typing import Any
 
 from celery.exceptions import Ignore
 
 from throttle.backlog import Backlog
+from throttle.calm import MARGIN
 from throttle.clock import sleep_until
 from throttle.deployment import Deployment, deployment
-from throttle.envelope import HEADER
+from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable
-from throttle.gate import parse
+from throttle.gate import CALM, ORIGINAL, parse
 
 EARLY = 0.0015  #: s before its slot that Redis is asked; within backlog.NEAR, so one question is enough
 TARDY = 0.001  #: s after its slot beyond which a start is counted anew
@@ -34,6 +36,8 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
         place = deployment(self.app)
         try:
             original(self, task_id, args, kwargs)
+            if header.startswith(CALM) and time.monotonic() < float(header[len(CALM) :]) - MARGIN:
+                return  # charged already
             call = self.__throttle__.resolve(args, kwargs, place.store.namer.identity)
         except BaseException:  # the task fails here and now, so it must not be released again
             _forget(place, self, header)
@@ -60,6 +64,8 @@ def _start(place: Deployment, task: Any, header: str, call: tuple[str, tuple[str
 
     what, due, least = ask("take")
     while what == "wait":
+        if _parked_here(place, backlog, task.request, call):
+            raise Ignore("throttled: parked")
         sleep_until(due)
         what, due, least = ask("take")
     if what in ("parked", "stale"):
@@ -74,6 +80,26 @@ def _start(place: Deployment, task: Any, header: str, call: tuple[str, tuple[str
         if what == "stale":  # this process stood still for so long that the task was given to another
             raise Ignore("throttled: stale")
         mode = "late" if time.monotonic() - least > TARDY else ""
+
+
+def _parked_here(place: Deployment, backlog: Backlog, request: Any, call: Any) -> bool:
+    """Park a task that passed the gate calmly and came too late to start so: Redis does not have its message."""
+    original = getattr(request, ORIGINAL, None)
+    if original is None:
+        return False
+    body, content_type, content_encoding, names = original
+    about = {name: getattr(request, name, None) for name in names}
+    envelope = Envelope.of(
+        SimpleNamespace(
+            body=body, content_type=content_type, content_encoding=content_encoding, headers=about,
+            properties=request.properties, delivery_info=request.delivery_info,
+        )
+    )  # fmt: skip
+    try:
+        backlog.park(place.entry(call, {**about, "id": request.id}, envelope))
+    except StoreUnavailable:  # it waits where it is
+        return False
+    return True
 
 
 class _Trip:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 from throttle.deployment import deployment
-from throttle.direct import PLACEHOLDER, direct
 from throttle.envelope import HEADER, Envelope
 from throttle.errors import StoreUnavailable
 
@@ -49,20 +49,21 @@ class Submitter:
 
     def _submit(self, body: Any, options: dict[str, Any]) -> Any:
         place = deployment(self._task.app)
-        spec = self._task.__throttle__
+        spec, backlog = self._task.__throttle__, place.backlog(self._task.__throttle__, self._task.name)
+        about = body if isinstance(body, dict) else options["headers"]
+        call = spec.resolve(*_call(body), place.store.namer.identity)
+        if not about.get("eta") and place.calm(backlog).publishes(call[0]):
+            return self._real.publish(body, **options)
         envelope, rest = self._envelope(body, options)
-        call, about = (
-            (body[:2], envelope.headers) if not isinstance(body, dict) else ((body["args"], body["kwargs"]), body)
-        )
-        entry = place.entry(spec, about["id"], call, envelope.dump(), about, envelope.properties.get("priority"))
-        backlog = place.backlog(spec, self._task.name)
+        entry = place.entry(call, about, envelope)
+        asked = time.monotonic()
         try:
-            push = direct(self._real, place.store, envelope, rest.get("declare")) if backlog.calm else None
-            verdict = backlog.submit(entry, (*push, PLACEHOLDER) if push else None)
+            verdict = backlog.submit(entry)
         except StoreUnavailable as exc:
             place.complain("submit: %s; tasks go to the broker and wait in the worker's gate", exc)
             return envelope.publish(self._real, None, **rest)
-        if verdict.what != "go":
+        place.calm(backlog).told(entry.lane, verdict.calm, asked)
+        if verdict.what == "parked":
             return None
         try:
             return envelope.publish(self._real, f"{verdict.ticket} {verdict.slot} {verdict.id}", **rest)
@@ -93,3 +94,8 @@ class Submitter:
         name = getattr(exchange, "name", exchange) or ""
         data = data.encode() if isinstance(data, str) else data
         return Envelope(data, content_type, content_encoding, headers, properties, name, routing_key or "", queue), rest
+
+
+def _call(body: Any) -> tuple[Any, Any]:
+    """Arguments of protocol 2, or of protocol 1, which keeps all in the body."""
+    return (body["args"], body["kwargs"]) if isinstance(body, dict) else (body[0], body[1])

@@ -1,6 +1,6 @@
 -- enter: a task asks to go. It goes if its turn is now and nobody waits whom it would overtake; else it
 -- is parked, as it is in any case with `wait_anyway`. Either way Redis keeps its message until the body starts.
---   reply {'go', ticket, slot, now, id}          flies now, may start at `slot`
+--   reply {'go', ticket, slot, now, id, calm}    flies now, may start at `slot`; calm = far from biting
 --         {'parked', slot, now, id}              waits; slot = when its bucket would allow, at the earliest
 local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   local limits, window = limits_read()
@@ -24,16 +24,16 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   local slot, wide, found = pace(limits, entry, now)
   slot = math.max(slot, entry.eta)
   if not wait_anyway and not overtakes and slot <= now + ahead and redis.call('ZCARD', FLIGHT) < window then
-    pace_take(limits, found, slot)
+    local calm = pace_take(limits, found, slot, now) and alone
     flight_add(entry.id, entry.seq, 1, now + lease)
     redis.call('HINCRBY', META, 'granted', 1)
-    return {'go', entry.seq, whole(slot), whole(now), entry.id}
+    return {'go', entry.seq, whole(slot), whole(now), entry.id, calm and 1 or 0}
   end
 
   redis.call('ZADD', LINE, 0, entry_place(entry))
   redis.call('HINCRBY', META, 'parked', 1)
   if idle then
-    if slot > now + ahead and not wide then lane_wait(entry.lane, slot) else lane_join(entry.lane) end
+    if slot > now + ahead and not wide then lane_wait(entry, slot, ahead) else lane_join(entry.lane) end
     wake(slot - ahead, channel, scope)
   end
   return {'parked', whole(math.min(slot, NEVER)), whole(now), entry.id}

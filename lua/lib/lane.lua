@@ -11,10 +11,12 @@ local function lane_join(lane)
   redis.call('ZADD', READY, redis.call('HGET', META, 'vtime') or '0', lane)
 end
 
--- lane_wait: leave this lane alone until its own bucket allows.
-local function lane_wait(lane, slot)
-  redis.call('ZREM', READY, lane)
-  redis.call('ZADD', WAITING, whole(math.min(slot, NEVER)), lane)
+-- lane_wait: leave the lane of this head alone until its own bucket allows, or the head has expired. It is
+-- looked at `ahead` of that time.
+local function lane_wait(entry, slot, ahead)
+  if entry.expires > 0 then slot = math.min(slot, entry.expires + ahead + 1) end
+  redis.call('ZREM', READY, entry.lane)
+  redis.call('ZADD', WAITING, whole(math.min(slot, NEVER)), entry.lane)
 end
 
 -- lane_return: put an entry into the line, and its lane among those to look at.

@@ -35,16 +35,17 @@ local function pace(limits, entry, now)
   return slot, wide, found
 end
 
--- pace_take: charge the release at `slot`.
-local function pace_take(limits, found, slot)
-  local last = 0
+-- pace_take: charge the release at `slot`; true if all its buckets are calm then.
+local function pace_take(limits, found, slot, now)
+  local last, calm = 0, true
   for i, limit in ipairs(limits) do
     local cost = found[i].cost
     local tat = gcra_take(found[i].tat, slot, limit.interval, cost)
     if cost > 0 then redis.call('ZADD', RELEASES, whole(tat), found[i].bucket) end
-    last = math.max(last, tat)
+    last, calm = math.max(last, tat), calm and gcra_calm(tat, now, limit.interval, limit.burst)
   end
   pace_expire(last)
+  return calm
 end
 
 -- pace_return: the release has led to no start, and none is charged for it: at one per hour, a scheduler

@@ -39,6 +39,7 @@ def live(client: StrictClient, clock: FakeClock) -> None:
     def start(mode: str, id: str, ticket: str, slot: int) -> str:
         return backlog.start(mode, id, ticket, slot, ("-", "a"), (1, 1))[0]
 
+    assert not backlog.credit(("-", "a"), (1, 1), 0.02)
     first = backlog.submit(entry(1, "a", **keys))
     assert [backlog.submit(entry(n, "a", **keys)).what for n in (2, 3, 4)] == ["parked"] * 3
     assert backlog.submit(entry(5, "b", keys=("-", "b"), eta=clock() + 10**6)).what == "parked"
