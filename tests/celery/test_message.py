@@ -123,7 +123,7 @@ def send_all(project: Any, queue: str, sending: Callable[..., Any]) -> None:
 @pytest.fixture(params=["redis", "rabbitmq"])
 def some_fleet(request: pytest.FixtureRequest, fleet_of: Callable[..., Fleet]) -> Fleet:
     broker = request.getfixturevalue("rabbitmq").url() if request.param == "rabbitmq" else ""
-    return fleet_of(broker=broker, PROJECT_RATE="1000/s", PROJECT_BURST="100", PROJECT_QUEUE=request.node.name[:40])
+    return fleet_of(broker=broker, PROJECT_RATE="100000/s", PROJECT_BURST="9", PROJECT_QUEUE=request.node.name[:40])
 
 
 def plain_messages(fleet: Fleet, queue: str) -> dict[str, dict[str, Any]]:
