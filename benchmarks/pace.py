@@ -90,6 +90,6 @@ def _deliveries(runs: list[Paced], what: str, target: float) -> Row:
     values = [run.deliveries for run in runs]
     sign = "=" if target == 1.0 else "≤"
     return Row(
-        f"deliveries per task {what}", spread(values, "{:.2f}".format), f"{sign} {target:.2f}",
+        f"deliveries per task {what}", spread(values, "{:.3f}".format), f"{sign} {target:.2f}",
         at_most(max(values), target), "messages handed to workers by the broker",
     )  # fmt: skip
