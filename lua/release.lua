@@ -4,8 +4,8 @@
 -- KEYS   the eleven keys of the scope (README)
 -- ARGV   now ('' = ask Redis), ahead (us before its slot that a task may leave), batch (most tasks to
 --        take), lease (us), rest (us: looked at again after this, if nothing is due before)
--- REPLY  {wait (us until the next look), still parked, entries without a message, then for each task:
---        id, ticket, slot (us), message}
+-- REPLY  {wait (us until the next look), still parked, entries without a message, lease (us until the first
+--        in flight has lost it; -1 = none flies), then for each task: id, ticket, slot (us), message}
 --        | error UNDECLARED
 --
 -- @include lib/clock
@@ -45,12 +45,12 @@ for _, lane in ipairs(redis.call('ZRANGEBYSCORE', WAITING, '-inf', whole(horizon
   lane_join(lane)
 end
 
-local reply, missing, looks, flying = {0, 0, 0}, 0, 0, redis.call('ZCARD', FLIGHT)
+local reply, missing, looks, flying = {0, 0, 0, -1}, 0, 0, redis.call('ZCARD', FLIGHT)
 local next_look = NEVER
 while true do
   local lane, vtime = unpack(redis.call('ZRANGE', READY, 0, 0, 'WITHSCORES'))
   if not lane then break end
-  if (#reply - 3) / 4 >= batch or looks >= 4 * batch then next_look = now break end
+  if (#reply - 4) / 4 >= batch or looks >= 4 * batch then next_look = now break end
   if flying >= window then break end -- a start wakes us
   looks = looks + 1
 
@@ -85,7 +85,7 @@ while true do
     end
   end
 end
-local released = (#reply - 3) / 4
+local released = (#reply - 4) / 4
 if released > 0 then redis.call('HINCRBY', META, 'released', released) end
 
 local fresh = 0
@@ -97,7 +97,10 @@ for _, first in ipairs({
   redis.call('ZRANGE', DELAYED, 0, 0, 'WITHSCORES')[2] or NEVER,
 }) do next_look = math.min(next_look, tonumber(first) - ahead) end
 local lease_end = redis.call('ZRANGE', FLIGHT, 0, 0, 'WITHSCORES')[2]
-if lease_end then next_look = math.min(next_look, tonumber(lease_end)) end
+if lease_end then
+  next_look = math.min(next_look, tonumber(lease_end))
+  reply[4] = math.max(0, math.ceil(lease_end - now))
+end
 next_look = math.max(now, math.min(next_look, now + tonumber(ARGV[5])))
 redis.call('HSET', META, 'wake', whole(next_look), 'seen', whole(now))
 redis.call('PEXPIRE', META, MONTH_MS)

@@ -108,7 +108,7 @@ class Simulation:
         self.looks += 1
         self._served = self.clock()
         try:
-            wait, _, due = self.backlog.release()
+            wait, _, due, _ = self.backlog.release()
         except ResponseError:
             self.backlog.declare(replace=False)
             wait, due = ROUND, []

@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from throttle.entry import Due, Entry, Verdict
+from throttle.entry import Due, Entry, Look, Verdict
 from throttle.limits import TokenBucket, stored_name
 from throttle.scripts import script
 from throttle.store import Store, translate
@@ -22,7 +22,7 @@ LONGEST_LEASE = 3600_000_000
 CLAIM = 5_000_000  #: µs between taking a task out and confirming that the broker has it
 NEAR = 2_000  #: µs: a start this close is counted as begun, saving a round trip
 FAR = 50_000  #: µs: a start this far away gives the pool slot back
-REST = 15_000_000  #: µs after which a scope is looked at although nothing is due
+REST = 20_000_000  #: µs after which a scope is looked at although nothing is due: for leases of what submit let through
 SCOPES_TTL = 30 * 86400  #: s that the list of scopes lasts without a scheduler, which renews it
 WINDOW = 64  #: tasks released and not started, at most, per scope and waiting lane …
 WINDOW_TIME = 0.25  #: … or what the rate lets start in this many seconds, where that is more
@@ -106,7 +106,7 @@ class Backlog:
 
     def release(
         self, batch: int = 100, published: Sequence[Due] = (), *, recover: bool = True, final: bool = False
-    ) -> tuple[int, int, list[Due]]:
+    ) -> Look:
         """Take out what is due, in one round trip with settling the last batch and recovering lost ones.
 
         Args:
@@ -115,8 +115,6 @@ class Backlog:
             recover: whether to look for leases that ran out.
             final: published is done (a smoother), instead of under way to a start.
 
-        Returns:
-            µs until the next look, tasks still parked, tasks to publish.
         """
         now = self.store.now()
         calls: list[tuple[str, list[Any]]] = []
@@ -130,9 +128,9 @@ class Backlog:
         reply = self._pipeline(calls)[-1]
         if reply[2]:
             logger.error("scope %s: %d parked tasks have lost their message; was Redis evicting?", self.scope, reply[2])
-        flat = reply[3:]
+        flat = reply[4:]
         due = [Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3]) for i in range(0, len(flat), 4)]
-        return reply[0], reply[1], sorted(due, key=lambda task: task.slot)
+        return Look(reply[0], reply[1], sorted(due, key=lambda task: task.slot), reply[3])
 
     def confirm(self, tasks: Iterable[tuple[str, str]]) -> int:
         """Renew the leases of (id, ticket) pairs still under way."""

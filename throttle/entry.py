@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +55,19 @@ class Due:
     ticket: str
     slot: int
     message: bytes
+
+
+class Look(NamedTuple):
+    """What a scheduler's look at a scope brought.
+
+    Attributes:
+        wait: µs until the next look is due.
+        parked: tasks that still wait.
+        due: tasks to publish, by slot.
+        lease: µs until the first task in flight has lost its lease; -1 when none flies.
+    """
+
+    wait: int
+    parked: int
+    due: list[Due]
+    lease: int

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import os
 import random
 import socket
@@ -24,11 +25,10 @@ from throttle.store import Store, translate
 logger = logging.getLogger(__name__)
 
 LEAD = 2.5  #: s a leader's lease lasts: after its death releases go on within 3 s
-RENEW = LEAD / 2
+RENEW = 0.8 * LEAD
 ROUND = 0.008  #: s between two looks at one scope: at 1,000/s it takes 8 tasks at a time
 CONFIRM = 1.0  #: s within which a published task is confirmed (its claim lasts 5)
-SWEEP = 15.0  #: s between looks for scopes that a lost notification did not tell of
-RECOVER = 1.0  #: s between two looks for leases that ran out
+SWEEP = 30.0  #: s between looks for scopes that a lost notification did not tell of
 
 
 class Publisher(Protocol):
@@ -162,9 +162,9 @@ class Scheduler:
     def _serve(self, scope: _Scope) -> None:
         """One look at one scope: confirm, recover, release, publish."""
         now = time.monotonic()
-        recover = now - scope.recovered >= RECOVER
+        recover = now >= scope.recover
         try:
-            wait, _, due = scope.backlog.release(
+            wait, _, due, lease = scope.backlog.release(
                 published=scope.unconfirmed, recover=recover, final=self.publisher.final
             )
         except ResponseError as exc:
@@ -175,7 +175,7 @@ class Scheduler:
                 scope.backlog.declare(replace=False)
                 scope.due = now
             return
-        scope.served, scope.recovered = now, now if recover else scope.recovered
+        scope.served, scope.recover = now, now + lease / 1e6 if lease >= 0 else math.inf
         scope.unconfirmed = []
         scope.due = now + max(ROUND, wait / 1e6)
         for i, task in enumerate(due):
@@ -282,11 +282,11 @@ class Scheduler:
 class _Scope:
     """What the leader remembers of a scope between two looks."""
 
-    __slots__ = ("backlog", "due", "failures", "recovered", "served", "unconfirmed")
+    __slots__ = ("backlog", "due", "failures", "recover", "served", "unconfirmed")
 
     def __init__(self, backlog: Backlog) -> None:
         self.backlog = backlog
-        self.due = self.served = self.recovered = 0.0
+        self.due = self.served = self.recover = 0.0
         self.unconfirmed: list[Due] = []
         self.failures = 0
 
