@@ -5,7 +5,7 @@
 --        eta (us; 0 = none), keys (comma-separated, one per limit), costs (the same), message,
 --        ahead (us before its slot that a task may leave), lease (us), channel, scope,
 --        ticket ('' = the message carries none), redelivered (1|0), far (us: a task whose start
---        is so far away is parked again)
+--        is so far away is parked again), retries (which try of the task the message is)
 -- REPLY  {'go', ticket, slot (us), now (us), id, calm (1|0)} | {'parked', slot, now, id}
 --        | {'stale'}   a later copy of this message is or was under way: acknowledge and forget this one
 --        | error UNDECLARED
@@ -22,7 +22,7 @@
 -- @include lib/enter
 local now, id, lease = clock(ARGV[1]), ARGV[2], tonumber(ARGV[11])
 local channel, scope, ticket, redelivered, far = ARGV[12], ARGV[13], ARGV[14], ARGV[15] == '1', tonumber(ARGV[16])
-local given = entry_given()
+local given = entry_given(ticket == '' and ARGV[17] or '')
 local limits = limits_read()
 if not limits then return UNDECLARED end
 
@@ -44,4 +44,5 @@ if ticket ~= '' and (current or flight_stale(id, ticket)) then return {'stale'} 
 if (ticket ~= '' or redelivered) and redis.call('HEXISTS', MESSAGES, id) == 1 then
   return {'stale'} -- parked or let through by a worker that died before it could acknowledge
 end
+if redelivered and flight_stale(id, given.copy) then return {'stale'} end -- and the other has started since
 return enter(now, given, tonumber(ARGV[10]), lease, channel, scope)

@@ -17,5 +17,5 @@
 -- @include lib/flight
 -- @include lib/enter
 if ARGV[14] == '1' and redis.call('HEXISTS', MESSAGES, ARGV[2]) == 1 then return {'stale'} end
-local entry = entry_given()
+local entry = entry_given('')
 return enter(clock(ARGV[1]), entry, tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13], true)

@@ -25,6 +25,7 @@ for _, id in ipairs(ids) do
   local entry = value and entry_read(id, value)
   if entry and redis.call('ZSCORE', FLIGHT, id) then
     flight_recall(id, now)
+    flight_orphan(entry, now)
     lane_return(entry)
     pace_return(limits, entry, now)
     recovered = recovered + 1

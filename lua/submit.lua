@@ -15,4 +15,4 @@
 -- @include lib/lane
 -- @include lib/flight
 -- @include lib/enter
-return enter(clock(ARGV[1]), entry_given(), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13])
+return enter(clock(ARGV[1]), entry_given(''), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13])

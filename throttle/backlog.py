@@ -76,9 +76,9 @@ class Backlog:
         """A producer is about to publish: 'go' (publish now) or 'parked'."""
         return self._verdict(self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell()]))
 
-    def gate(self, entry: Entry, ticket: str = "", *, redelivered: bool = False) -> Verdict:
+    def gate(self, entry: Entry, ticket: str = "", *, redelivered: bool = False, retries: int = 0) -> Verdict:
         """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it)."""
-        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered), FAR]
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered), FAR, f"#{retries}"]
         return self._verdict(self._declared("gate", args, self._buckets(entry.keys)))
 
     def credit(self, keys: Sequence[str], units: Sequence[int], span: float) -> bool:

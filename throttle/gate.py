@@ -48,6 +48,7 @@ class Gate:
         self._task, self._place, self._consumer, self._handler = task, place, consumer, handler
         self._spec = task.__throttle__
         self._backlog = place.backlog(self._spec, task.name)
+        self._waiting = 0  # on the consumer's timer; a new connection brings a new gate
         # Where all that may be in flight starts within FAR, a late message need not be asked about.
         window = self._backlog.window
         self._may_wait = any((window - limit.burst) * (limit.interval or FAR) > FAR for limit in self._backlog.limits)
@@ -91,7 +92,8 @@ class Gate:
         try:
             resolved = self._spec.resolve(*call, self._place.store.namer.identity)
             entry = self._place.entry(resolved, about, Envelope.of(message), id)
-            verdict = self._backlog.gate(entry, ticket, redelivered=redelivered)
+            retries = about.get("retries") or 0
+            verdict = self._backlog.gate(entry, ticket, redelivered=redelivered, retries=retries)
         except StoreUnavailable as exc:
             return self._without_store(delivery, ticket, id, exc)
         except ThrottleError:  # a cost or key that cannot be: the task fails once, when it would start
@@ -111,10 +113,15 @@ class Gate:
         """To the pool, a little before the slot; until then it waits on the consumer's timer."""
         header = f"{header} {due:.6f}"
         wait = due - time.monotonic() - HANDOVER
-        if wait > 0:
-            self._later(wait, self._deliver, delivery, header)
+        if wait > 0 or self._waiting:  # a consumer that stalled finds messages before it finds timers run out
+            self._waiting += 1
+            self._later(max(0.0, wait), self._deliver_in_turn, delivery, header)
         else:
             self._deliver(delivery, header)
+
+    def _deliver_in_turn(self, delivery: Any, header: str) -> None:
+        self._waiting -= 1
+        self._deliver(delivery, header)
 
     def _deliver(self, delivery: Any, header: str | None) -> None:
         message, body, ack, reject, callbacks = delivery

@@ -1,23 +1,25 @@
--- An entry is one parked or released task: MESSAGES[id] = seven fields and the message, whose bytes
+-- An entry is one parked or released task: MESSAGES[id] = eight fields and the message, whose bytes
 -- nobody here looks into. It stays there, unchanged, until its body starts.
 
-local FIELDS = '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()'
+local FIELDS = '^([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n([^\n]*)\n()'
 
 local function entry_read(id, value)
-  local lane, rank, seq, expires, eta, keys, costs, at = string.match(value, FIELDS)
+  local lane, rank, seq, expires, eta, keys, costs, copy, at = string.match(value, FIELDS)
   if not at then return nil end
   return {
     id = id, lane = lane, rank = rank, seq = seq, expires = tonumber(expires), eta = tonumber(eta),
     keys = split(keys), costs = split(costs), message = string.sub(value, at),
-    keys_text = keys, costs_text = costs,
+    keys_text = keys, costs_text = costs, copy = copy,
   }
 end
 
--- entry_given: the entry in ARGV[2] to ARGV[9], as submit's header lists them.
-local function entry_given()
+-- entry_given: the entry in ARGV[2] to ARGV[9], as submit's header lists them. `copy` tells the message it
+-- was made of, if a worker got that without our header, from another try of the same task; else ''.
+local function entry_given(copy)
   return {
     id = ARGV[2], lane = ARGV[3], rank = ARGV[4], expires = tonumber(ARGV[5]), eta = tonumber(ARGV[6]),
     keys = split(ARGV[7]), costs = split(ARGV[8]), message = ARGV[9], keys_text = ARGV[7], costs_text = ARGV[8],
+    copy = copy,
   }
 end
 
@@ -25,7 +27,7 @@ end
 local function entry_write(entry)
   return table.concat({
     entry.lane, entry.rank, entry.seq, whole(entry.expires), whole(entry.eta), entry.keys_text, entry.costs_text,
-    entry.message,
+    entry.copy, entry.message,
   }, '\n')
 end
 

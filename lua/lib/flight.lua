@@ -24,6 +24,12 @@ local function flight_recall(id, now)
   redis.call('PEXPIRE', STALE, DAY / 1000)
 end
 
+-- flight_orphan: so is the message without our header that the entry was made of, should the broker deliver
+-- it again because its worker died.
+local function flight_orphan(entry, now)
+  if entry.copy ~= '' then redis.call('ZADD', STALE, whole(now + DAY), entry.copy .. '|' .. entry.id) end
+end
+
 local function flight_stale(id, ticket)
   return redis.call('ZSCORE', STALE, ticket .. '|' .. id)
 end

@@ -22,6 +22,7 @@ end
 local function turn_later(entry, limits, tats, now)
   local _, attempt = flight_ticket(entry.id)
   flight_recall(entry.id, now)
+  flight_orphan(entry, now)
   redis.call('HSET', TICKETS, entry.id, ' ' .. math.max(0, attempt - 1))
   lane_return(entry)
   pace_return(limits, entry, now)
