@@ -21,11 +21,12 @@ for i = 5, #ARGV do
   local id = ARGV[i]
   local value = redis.call('HGET', MESSAGES, id)
   local entry = value and entry_read(id, value)
-  if entry and redis.call('ZREM', LINE, entry_place(entry)) == 1 then
+  local flew = entry and never and redis.call('ZSCORE', FLIGHT, id)
+  if flew then pace_return(limits or {}, entry, now) end
+  if flew or entry and redis.call('ZREM', LINE, entry_place(entry)) == 1 then
     lane_left(entry.lane)
     wake(now, ARGV[3], ARGV[4])
   end
-  if entry and never and redis.call('ZSCORE', FLIGHT, id) then pace_return(limits or {}, entry, now) end
   if never then flight_recall(id, now) end
   redis.call('ZREM', DELAYED, id)
   forgotten = forgotten + flight_end(id)

@@ -20,14 +20,7 @@ local horizon = now + ahead
 local limits, window = limits_read()
 if not limits then return UNDECLARED end
 
--- The clock stepped back: release times are of no use, and leases would last too long. Starts keep the bound.
-local seen = tonumber(redis.call('HGET', META, 'seen')) or 0
-if now < seen then
-  redis.call('DEL', RELEASES)
-  for _, lane in ipairs(redis.call('ZRANGE', WAITING, 0, -1)) do lane_join(lane) end
-  redis.call('DEL', WAITING)
-  for _, id in ipairs(redis.call('ZRANGE', FLIGHT, 0, -1)) do redis.call('ZADD', FLIGHT, whole(now + lease), id) end
-end
+if now < (tonumber(redis.call('HGET', META, 'seen')) or 0) then lane_rewind(now, lease) end
 
 -- Tasks whose ETA has come join the end of their lane.
 for _, id in ipairs(redis.call('ZRANGEBYSCORE', DELAYED, '-inf', whole(horizon), 'LIMIT', 0, batch)) do

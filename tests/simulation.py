@@ -70,7 +70,7 @@ class Simulation:
         self._count(verdict.id)
         if verdict.what == "go":
             self._publish(Due(verdict.id, verdict.ticket, verdict.slot, task.message))
-        self._heed()
+        self.heed()
         return verdict.what
 
     def at(self, seconds: float, action: Callable[..., Any], *args: Any) -> None:
@@ -93,6 +93,14 @@ class Simulation:
         self.run(seconds, lambda: bool(self.begun) and not self.backlog.depth() and not self.backlog.flying())
         assert (self.backlog.depth(), self.backlog.flying()) == (0, 0), f"{len(self.begun)} begun"
         return self.run(0.1)
+
+    def step(self, seconds: float) -> None:
+        """The clock has been stepped: what was to happen happens as much earlier or later by it."""
+        micros = round(seconds * 1e6)
+        self._events = [(at + micros, *rest) for at, *rest in self._events]  # type: ignore[misc]
+        self._served += micros
+        if self._look_at:
+            self._plan(self._look_at + micros)
 
     def ids(self) -> list[str]:
         return [begun.id for begun in self.begun]
@@ -123,7 +131,7 @@ class Simulation:
         self._look_at = moment
         self._at(moment, self._look, moment)
 
-    def _heed(self) -> None:
+    def heed(self) -> None:
         """As a notification would: the scheduler looks at once."""
         wake = int(self.backlog.store.client.hget(self.backlog.keys[1], "wake") or 2**62)
         if wake < self._planned:
@@ -149,7 +157,7 @@ class Simulation:
             self.reparked += 1
         elif what == "go":
             self._at(then, self._begin, known, task.id)
-        self._heed()
+        self.heed()
 
     def _begin(self, known: Entry, id: str) -> None:
         self.begun.append(Begun(self.clock(), id, known.lane, known.costs[0]))

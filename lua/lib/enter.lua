@@ -5,7 +5,9 @@
 local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   local limits, window = limits_read()
   if not limits then return UNDECLARED end
-  entry.seq = next_seq(now)
+  local stepped
+  entry.seq, stepped = next_seq(now)
+  if stepped then lane_rewind(now, lease) end
   local text = entry_write(entry)
   if redis.call('HSETNX', MESSAGES, entry.id, text) == 0 then -- sent again with the id of one that still waits
     entry.id = entry.id .. '+' .. entry.seq

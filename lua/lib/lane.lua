@@ -41,6 +41,16 @@ local function lane_reconsider(now, channel, scope)
   wake(now, channel, scope)
 end
 
+-- lane_rewind: the clock stepped back: release times are of no use, and leases would last too long. Starts
+-- keep the bound.
+local function lane_rewind(now, lease)
+  redis.call('DEL', RELEASES)
+  for _, lane in ipairs(redis.call('ZRANGE', WAITING, 0, -1)) do lane_join(lane) end
+  for _, id in ipairs(redis.call('ZRANGEBYSCORE', FLIGHT, '(' .. whole(now + lease), '+inf')) do
+    redis.call('ZADD', FLIGHT, whole(now + lease), id)
+  end
+end
+
 -- lane_head: the id of its first entry and its place in the line; nil when the lane is empty.
 local function lane_head(lane)
   local place = redis.call('ZRANGEBYLEX', LINE, '[' .. lane .. '|', '(' .. lane .. '}', 'LIMIT', 0, 1)[1]

@@ -42,13 +42,14 @@ local function split(text)
   return items
 end
 
--- next_seq: larger than every one before, even if the counter was lost: it never falls behind the clock.
+-- next_seq: larger than every one before, even if the counter was lost: it never falls behind the clock. And
+-- whether the clock has stepped back since the last one.
 local function next_seq(now)
-  local last = tonumber(redis.call('HGET', META, 'seq'))
-  local seq = whole(math.max((last or 0) + 1, now))
-  redis.call('HSET', META, 'seq', seq)
-  if not last then redis.call('PEXPIRE', META, MONTH_MS) end
-  return seq
+  local last = redis.call('HMGET', META, 'seq', 'seen')
+  local seq = whole(math.max((tonumber(last[1]) or 0) + 1, now))
+  redis.call('HSET', META, 'seq', seq, 'seen', whole(now))
+  if not last[1] then redis.call('PEXPIRE', META, MONTH_MS) end
+  return seq, now < (tonumber(last[2]) or 0)
 end
 
 -- wake: tell the scheduler, if it means to sleep beyond `at`.

@@ -16,7 +16,7 @@ FILES = sorted(FOLDER.glob("*.lua")) + sorted((FOLDER / "lib").glob("*.lua"))
 #: All commands that scripts use. Each is in Redis 6.2; an ACL for the library needs these and no more.
 COMMANDS = {
     "TIME", "PUBLISH", "GET", "SET", "DEL", "EXISTS", "PTTL", "PEXPIRE", "PEXPIREAT",
-    "HGET", "HSET", "HSETNX", "HDEL", "HEXISTS", "HGETALL", "HKEYS", "HINCRBY",
+    "HGET", "HMGET", "HSET", "HSETNX", "HDEL", "HEXISTS", "HGETALL", "HKEYS", "HINCRBY",
     "ZADD", "ZREM", "ZSCORE", "ZCARD", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREMRANGEBYSCORE",
 }  # fmt: skip
 KEYLESS = {"TIME", "PUBLISH"}

@@ -45,3 +45,39 @@ def test_one_budget_for_requests_and_tasks(backlog: Make) -> None:
         known = made.store.namer.identity("t")
         assert made.start("take", "1", "", 0, (known,), (1,)) == ("go", 0)
         assert not Limiter(made.store, "shared").acquire(TokenBucket("1/min", name=name), key="t")
+
+
+@pytest.mark.parametrize("step", [0.05, 0.5, 5, 60, 3600, 86400])
+def test_b18_a_clock_that_steps_back_blocks_no_longer_than_one_interval(
+    step: float, backlog: Make, clock: FakeClock
+) -> None:
+    """Also when no scheduler has looked since, as is usual while nothing waits."""
+    made = backlog(TokenBucket("10/s"))
+    simulation = Simulation(made, clock)
+    simulation.run(15)
+    assert simulation.submit(entry(1)) == "go"
+    simulation.run(0.05)
+    clock.advance(-step)
+    simulation.step(-step)
+    before = clock()
+    simulation.submit(entry(2))
+    simulation.drained(30)
+    assert simulation.ids() == ["1", "2"]
+    assert simulation.begun[1].at - before <= 110_000
+
+
+def test_a_task_forgotten_in_flight_leaves_its_slot_to_the_next(backlog: Make, clock: FakeClock) -> None:
+    """B72, B73: revoked or expired, it has spent nothing."""
+    for limit, keys in ((TokenBucket("1/h"), ("-",)), (TokenBucket("1/h", key="{k}"), ("a",))):
+        made = backlog(limit, scope=f"forget {limit.key}")
+        simulation = Simulation(made, clock)
+        first = made.submit(entry("first", keys[0], keys=keys))
+        assert first.what == "go"
+        assert simulation.submit(entry("second", keys[0], keys=keys)) == "parked"
+        simulation.run(1)
+        assert made.forget("first") == 1
+        simulation.heed()
+        before = clock()
+        simulation.drained(10)
+        assert simulation.begun[0].at - before < 50_000
+        assert made.start("take", "first", first.ticket, first.slot, keys, (1,)) == ("stale", 0)
