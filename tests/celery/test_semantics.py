@@ -252,7 +252,7 @@ def test_commands_do_not_grow(fleet_of: Callable[..., Fleet], limiter_server: Re
         costs[count, lanes] = (commands() - before - idle) / count
         fleet.record_client.delete("starts")
     # submit, start, begin or late, and a share of release, confirm and recover
-    assert max(costs.values()) <= 4, costs
+    assert max(costs.values()) <= 6, costs
     time.sleep(1.5)
     before = commands()
     time.sleep(5)
