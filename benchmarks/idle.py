@@ -11,9 +11,9 @@ import redis
 
 from benchmarks.figures import Row
 from benchmarks.memory import message_of, park
-from benchmarks.rig import Rig, progress
+from benchmarks.rig import ROOT, Rig, progress
 from throttle.deployment import deployment
-from throttle.scripts import folder, script
+from throttle.scripts import script
 
 WORKERS = 2
 
@@ -21,7 +21,7 @@ WORKERS = 2
 def commands(rig: Rig, seconds: float) -> Counter[str]:
     """By MONITOR: what clients send, without what scripts call inside."""
     seen: Counter[str] = Counter()
-    scripts = {script(file.stem).sha: f"{file.stem}.lua" for file in folder().glob("*.lua")}
+    scripts = {script(file.stem).sha: f"{file.stem}.lua" for file in (ROOT / "lua").glob("*.lua")}
     monitor = rig.limiter.client().monitor()
 
     def watch() -> None:

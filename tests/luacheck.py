@@ -12,7 +12,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from throttle.scripts import expanded, folder
+from throttle.scripts import expanded
+
+LUA = Path(__file__).parent.parent / "lua"
 
 
 def main() -> int:
@@ -22,7 +24,7 @@ def main() -> int:
         return 1 if os.environ.get("CI") == "true" else 0
     with tempfile.TemporaryDirectory() as place:
         files = []
-        for script in sorted(folder().glob("*.lua")):
+        for script in sorted(LUA.glob("*.lua")):
             file = Path(place, script.name)
             file.write_text(expanded(script.stem))
             files.append(file.name)

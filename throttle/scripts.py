@@ -11,6 +11,7 @@ import re
 from collections.abc import Sequence
 from functools import cache
 from hashlib import sha1
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,18 @@ from redis.exceptions import NoScriptError
 _INCLUDE = re.compile(r"^-- @include (\S+)$", re.MULTILINE)
 
 
-def folder() -> Path:
-    """Where the Lua files are: beside the modules when installed, beside the package in a checkout."""
-    shipped = Path(__file__).parent / "lua"
-    return shipped if shipped.is_dir() else Path(__file__).parent.parent / "lua"
+def source(name: str) -> str:
+    """One Lua file: beside the modules when installed (zipped too), beside the package in a checkout."""
+    shipped = files("throttle").joinpath("lua", *f"{name}.lua".split("/"))
+    if shipped.is_file():
+        return shipped.read_text("utf-8")
+    return (Path(__file__).parent.parent / "lua" / f"{name}.lua").read_text("utf-8")
 
 
 @cache
 def expanded(name: str) -> str:
     """The text of one script with its includes in place."""
-    text = (folder() / f"{name}.lua").read_text("utf-8")
-    return _INCLUDE.sub(lambda found: (folder() / f"{found[1]}.lua").read_text("utf-8").rstrip(), text)
+    return _INCLUDE.sub(lambda found: source(found[1]).rstrip(), source(name))
 
 
 class Script:

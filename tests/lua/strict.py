@@ -10,6 +10,7 @@ from typing import Any
 
 import redis
 
+from tests.fleet import ROOT
 from throttle.scripts import Script, script
 
 USER = "strict"
@@ -48,9 +49,7 @@ class StrictClient(redis.Redis):
 
 
 def all_scripts() -> list[Script]:
-    from throttle.scripts import folder
-
-    return [script(path.name.removesuffix(".lua")) for path in folder().iterdir() if path.name.endswith(".lua")]
+    return [script(path.stem) for path in (ROOT / "lua").glob("*.lua")]
 
 
 def acl(keys: Any) -> list[str]:
