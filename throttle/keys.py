@@ -6,6 +6,8 @@ from functools import lru_cache
 from hashlib import blake2b
 from urllib.parse import quote
 
+from throttle.errors import ThrottleError
+
 #: The keys of a scope's backlog, in the order every script takes them.
 PARTS = (
     "limits", "meta", "line", "messages", "ready", "waiting", "delayed", "flight", "tickets", "releases", "stale",
@@ -30,7 +32,7 @@ class Namer:
 
     def __init__(self, prefix: str = PREFIX, secret: str = "") -> None:
         if not prefix or "{" in prefix or "}" in prefix:
-            raise ValueError(f"prefix {prefix!r} must be some text without braces")
+            raise ThrottleError(f"prefix {prefix!r} must be some text without braces")
         self.prefix, self._secret = prefix, secret.encode()[:64]
         self.leader = f"{prefix}:leader"
         self.scopes = f"{prefix}:scopes"

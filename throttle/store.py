@@ -33,7 +33,9 @@ def check_url(url: str) -> str:
     scheme = urlsplit(url).scheme
     if scheme not in SCHEMES:
         raise ThrottleError(f"{scheme or url!r} is no Redis URL; say redis://, rediss:// or unix://")
-    return url.replace("redis+socket://", "unix://", 1)
+    if scheme == "redis+socket":  # kombu's name for it
+        return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=")
+    return url
 
 
 class Store:
