@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from kombu.transport import redis as kombu_redis
 from redis.crc import key_slot
 
+from throttle.errors import ThrottleError
 from throttle.keys import PARTS, Namer
 
 ODD = ["a b", "é", "日本", "x{y}z", "}{", "{}", "{", "a:b", "a\nb", "\x00", "🙂" * 50, "", "-", "%", "%2D", "~",
@@ -72,7 +73,7 @@ def test_b35_long_and_secret_values() -> None:
 
 @pytest.mark.parametrize("prefix", ["", "a{b", "}"])
 def test_a_prefix_cannot_move_the_slot(prefix: str) -> None:
-    with pytest.raises(ValueError, match="braces"):
+    with pytest.raises(ThrottleError, match="braces"):
         Namer(prefix)
 
 
