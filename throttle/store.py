@@ -81,7 +81,7 @@ class Store:
                 socket_connect_timeout=self._timeout,
                 single_connection_client=self.single,
             )
-        return self._source if isinstance(self._source, redis.Redis) else self._source()
+        return _undecoded(self._source if isinstance(self._source, redis.Redis) else self._source())
 
     def now(self) -> str:
         """The first argument of every script: '' lets Redis read its own clock."""
@@ -117,6 +117,15 @@ class Store:
         if self._client is not None and isinstance(self._source, str) and self._pid == os.getpid():
             self._client.close()
         self._client = None
+
+
+def _undecoded(client: Any) -> Any:
+    """The client, or one like it that does not decode replies: parked messages are bytes of any kind."""
+    pool = getattr(client, "connection_pool", None)
+    if pool is None or not pool.connection_kwargs.get("decode_responses"):
+        return client
+    options = {**pool.connection_kwargs, "decode_responses": False}
+    return type(client)(connection_pool=type(pool)(connection_class=pool.connection_class, **options))
 
 
 def translate(exc: RedisError) -> Exception:

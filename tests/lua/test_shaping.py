@@ -6,9 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.services import RedisServer
 from tests.simulation import Simulation, entry
 from throttle import Limiter, TokenBucket
 from throttle.backlog import Backlog
+from throttle.entry import Entry
+from throttle.store import Store
 from throttle.testing import FakeClock
 
 Make = Callable[..., Backlog]
@@ -81,3 +84,13 @@ def test_a_task_forgotten_in_flight_leaves_its_slot_to_the_next(backlog: Make, c
         simulation.drained(10)
         assert simulation.begun[0].at - before < 50_000
         assert made.start("take", "first", first.ticket, first.slot, keys, (1,)) == ("stale", 0)
+
+
+def test_a_client_that_decodes_replies_serves_as_well(server: RedisServer) -> None:
+    """Parked messages are bytes of any kind, whatever the user's own client does with replies."""
+    clock = FakeClock()
+    scope = Backlog(Store(server.client(decode_responses=True), now=clock), "decoding", [TokenBucket("100/s")])
+    said = [scope.submit(Entry(str(n), "-", ("-",), (1,), b"\xff\x00\n%d" % n)).what for n in range(5)]
+    assert (said[0], said[-1]) == ("go", "parked")
+    clock.advance(0.04)
+    assert scope.release().due[-1].message == b"\xff\x00\n4"
