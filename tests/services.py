@@ -92,9 +92,9 @@ class RabbitMQ:
     """A RabbitMQ node with its own folder and ports."""
 
     def __init__(self) -> None:
-        executable = shutil.which("rabbitmq-server") or next(
-            (path for path in ("/usr/lib/rabbitmq/bin/rabbitmq-server",) if os.path.exists(path)), None
-        )
+        # Debian's command on the PATH starts the node as another user, in a session that outlives us.
+        debian = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+        executable = debian if os.path.exists(debian) else shutil.which("rabbitmq-server")
         if executable is None:
             missing("rabbitmq-server")
             raise AssertionError
@@ -108,6 +108,8 @@ class RabbitMQ:
             "RABBITMQ_MNESIA_BASE": f"{self.folder}/data",
             "RABBITMQ_LOG_BASE": f"{self.folder}/log",
             "RABBITMQ_ENABLED_PLUGINS_FILE": f"{self.folder}/plugins",
+            "RABBITMQ_PID_FILE": f"{self.folder}/pid",
+            "ERL_EPMD_PORT": str(free_port()),
             "HOME": self.folder,
         }
         self.executable = executable
@@ -145,4 +147,7 @@ class RabbitMQ:
 
     def remove(self) -> None:
         self.stop()
+        epmd = shutil.which("epmd")  # Erlang's port mapper, which the node started and leaves behind
+        if epmd is not None:
+            subprocess.run([epmd, "-kill"], env=self.env, capture_output=True, check=False)
         shutil.rmtree(self.folder, ignore_errors=True)
