@@ -21,8 +21,8 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
 
   local alone, common = redis.call('EXISTS', LINE) == 0, false
   for _, limit in ipairs(limits) do common = common or limit.wide end
-  local idle = alone or lane_idle(entry.lane)
-  local overtakes = not alone and (common or not idle)
+  local state = alone and 'idle' or lane_state(entry.lane)
+  local overtakes = not alone and (common or state ~= 'idle')
   local slot, wide, found = pace(limits, entry, now)
   slot = math.max(slot, entry.eta)
   if not wait_anyway and not overtakes and slot <= now + ahead and redis.call('ZCARD', FLIGHT) < window then
@@ -34,8 +34,11 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
 
   redis.call('ZADD', LINE, 0, entry_place(entry))
   redis.call('HINCRBY', META, 'parked', 1)
-  if idle then
+  if state == 'idle' then
     if slot > now + ahead and not wide then lane_wait(entry, slot, ahead) else lane_join(entry.lane) end
+    wake(slot - ahead, channel, scope)
+  elseif state == 'waiting' and lane_head(entry.lane) == entry.id then -- more urgent than the one it waits for
+    lane_join(entry.lane)
     wake(slot - ahead, channel, scope)
   end
   return {'parked', whole(math.min(slot, NEVER)), whole(now), entry.id}

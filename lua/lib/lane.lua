@@ -1,8 +1,10 @@
 -- Lanes: the parts of a backlog with one key combination. READY orders them by virtual time (start-time
 -- fair queueing, Goyal 1996: who was served least goes next); WAITING by the moment their own bucket allows.
 
-local function lane_idle(lane)
-  return not redis.call('ZSCORE', READY, lane) and not redis.call('ZSCORE', WAITING, lane)
+-- lane_state: 'ready', 'waiting' or 'idle'.
+local function lane_state(lane)
+  if redis.call('ZSCORE', READY, lane) then return 'ready' end
+  return redis.call('ZSCORE', WAITING, lane) and 'waiting' or 'idle'
 end
 
 -- lane_join: look at this lane. It starts at the present virtual time: idling earns no credit.
