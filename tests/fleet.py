@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.services import RedisServer
+from throttle import backlog, bootstep
 
 ROOT = Path(__file__).parent.parent
 RECORD_DB = 9
@@ -59,6 +60,7 @@ class Fleet:
             **env,
         }
         self._environ = dict(os.environ)
+        self._leases = backlog.LEASE, backlog.CLAIM, bootstep.RENEW  # a project with PROJECT_LEASE changes them
         os.environ.update(self.env)
         self.record_client = server.client(RECORD_DB)
         self.workers: list[subprocess.Popen[bytes]] = []
@@ -129,6 +131,7 @@ class Fleet:
             self._project.app.backend.remove_pending_result = lambda result: result
             self._project.app.close()
             gc.collect()
+        backlog.LEASE, backlog.CLAIM, bootstep.RENEW = self._leases
         os.environ.clear()
         os.environ.update(self._environ)
 
