@@ -229,6 +229,7 @@ class Scope(RuleBasedStateMachine):
         world = self.world
         self.backlog.reset_rate()
         world.holds.clear()
+        world.credits.clear()
         for _ in range(400):
             if not world.of(PARKED, DELAYED, FLYING):
                 break

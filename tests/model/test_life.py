@@ -15,10 +15,12 @@ from tests.model.world import DELAYED, FLYING, PARKED, Copy
 from tests.services import RedisServer
 from throttle import TokenBucket
 from throttle.backlog import AHEAD
+from throttle.calm import SPAN as CALM
 
 EXAMPLES = int(os.environ.get("THROTTLE_MODEL_EXAMPLES", "300"))
 STEPS = 100
 LANES = ["a", "b", "c"]
+SPAN = round(CALM * 1e6)
 
 
 class Life(Scope):
@@ -155,6 +157,29 @@ class Life(Scope):
     def die_holding(self, data: Any) -> None:
         self.world.holds.remove(data.draw(st.sampled_from(self.world.holds)))
 
+    # -- starts taken ahead -------------------------------------------------------------------------------
+
+    @rule(lane=st.sampled_from(LANES), units=st.integers(1, 16))
+    def credit(self, lane: str, units: int) -> None:
+        """A worker of a calm lane takes starts for tasks that nobody asked about."""
+        entry = self._entry(lane, 1, 5, 0, 0)
+        if not self.world.of(PARKED):
+            self._decided(entry)
+        if self.backlog.credit(entry.keys, [units] * len(entry.keys), SPAN / 1e6):
+            assert not self.world.of(PARKED)
+            until = self.world.true + SPAN
+            self.world.credits += [Copy(entry, "", 0, begins=until) for _ in range(units)]
+
+    @precondition(lambda self: self.world.credits)
+    @rule(many=st.booleans())
+    def use_credit(self, many: bool) -> None:
+        """At any time within its span, and many at once if it comes to that."""
+        usable = [copy for copy in self.world.credits if copy.begins >= self.world.true]
+        for copy in usable if many else usable[:1]:
+            self.world.credits.remove(copy)
+            copy.begins = self.world.true
+            self.world.charge(copy)
+
     # -- time, operators, and what servers do ---------------------------------------------------------------
 
     @rule(micros=st.sampled_from([1, 5_000, 25_000, 100_000, 10**6, 10**7, 35 * 10**6, 3600 * 10**6]))
@@ -186,6 +211,7 @@ class Life(Scope):
     def set_rate(self, rate: object) -> None:
         """Bursts stay, so that costs still fit; `None`: back to the coded rate."""
         limit = self.world.limits[0]
+        self.world.take_leave()
         if rate is None:
             self.backlog.reset_rate()
         else:
@@ -194,6 +220,7 @@ class Life(Scope):
     @rule(what=st.sampled_from(["limits", "releases", "bucket"]), lane=st.sampled_from(LANES))
     def redis_loses(self, what: str, lane: str) -> None:
         """Evicted, or not yet replicated when the server failed over."""
+        self.world.take_leave()
         if what == "limits":
             self.client.delete(self.backlog.keys[0])
         elif what == "releases":

@@ -44,6 +44,7 @@ class World:
     tasks: dict[str, Task] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     holds: list[Copy] = field(default_factory=list)
+    credits: list[Copy] = field(default_factory=list)
     stale: set[tuple[str, str]] = field(default_factory=set)
     levels: dict[tuple[int, str], Level] = field(default_factory=dict)
 
@@ -139,8 +140,12 @@ class World:
         for i, interval in enumerate(intervals):
             self.level(i, entry.keys[i]).change(self.true, interval)
 
+    def take_leave(self) -> None:
+        """The rate changes: what was granted by the old one is used by the old one, for 80 ms at most."""
+        self.credits.clear()
+        for copy in self.holds:
+            copy.charged = True
+
     def lose(self, index: int, key: str) -> None:
         """Redis has lost the bucket, with all starts taken from it: it counts as full."""
         self.levels.pop((index, key), None)
-        for copy in self.holds:
-            copy.charged = copy.charged or copy.entry.keys[index] == key
