@@ -53,10 +53,11 @@ if mode ~= 'begin' then
     if cost > 0 and limit.interval > 0 then
       tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now + cost * limit.interval)
       bucket_store(KEYS[11 + i], tat, now, limit)
-      -- The release time is never behind the start time, nor behind what those under way will take: else
-      -- each would come early, and wait in a pool slot for as long as the latest ever was late.
+      -- Behind what those under way will take, too.
       local others = limit.wide and math.min((flying - 1) * cost * limit.interval, ahead) or 0
-      pace_push(limit.name .. '|' .. keys[i], tat + math.max(0, others))
+      local early = taking and slot > 0 and now <= slot and slot < at
+      local pull = early and cost * limit.interval / 100 or 0
+      pace_follow(limit.name .. '|' .. keys[i], tat + math.max(0, others), ahead, pull)
     end
   end
 end

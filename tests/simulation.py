@@ -19,7 +19,7 @@ from throttle.entry import Due, Entry
 from throttle.testing import FakeClock
 
 HOP = 2_000  # µs from publish to the worker's gate
-HANDOVER = 6_000  # µs before its slot that a task is given to the pool
+EARLY = 1_500  # µs before its slot that a pool process asks for its start
 ROUND = 8_000  # µs between two looks of the scheduler
 TARDY = 1_000  # µs after which a start is counted anew
 
@@ -45,13 +45,14 @@ class Simulation:
     Args:
         backlog: the scope.
         clock: the clock of its store.
-        late: µs by which a task comes to its start after its slot.
+        late: µs more than the hop that a task needs from publish to its pool process.
     """
 
     def __init__(self, backlog: Backlog, clock: FakeClock, late: Callable[[str], int] = lambda _: 0) -> None:
         self.backlog, self.clock, self.late = backlog, clock, late
         self.begun: list[Begun] = []
         self.asked: dict[str, int] = {}  # how often each task came before the limits
+        self.waits: list[int] = []  # µs between asking for a start and starting, all in a pool slot
         self.reparked = self.looks = 0
         self._entries: dict[str, Entry] = {}
         self._events: list[tuple[int, int, Callable[..., None], tuple[Any, ...]]] = []
@@ -142,13 +143,15 @@ class Simulation:
         self.asked[id] = self.asked.get(id, 0) + 1
 
     def _publish(self, task: Due) -> None:
-        came = max(self.clock() + HOP, task.slot - HANDOVER) + self.late(task.id)
-        self._at(came, self._ask, "take", task)
+        came = self.clock() + HOP + self.late(task.id)
+        self._at(max(came, task.slot - EARLY), self._ask, "take", task)
 
     def _ask(self, mode: str, task: Due) -> None:
         known = self._entries[task.id]
         what, wait = self.backlog.start(mode, task.id, task.ticket, task.slot, known.keys, known.costs)
         then = self.clock() + wait
+        if what in ("go", "hold") and mode == "take":
+            self.waits.append(wait)
         if what == "hold":
             self._at(then, self._ask, "begin", task)
         elif what == "wait":

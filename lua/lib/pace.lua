@@ -1,5 +1,5 @@
 -- Release times: RELEASES holds a TAT per bucket, which paces what is let out to the broker. Starts have
--- their own (the truth); start.lua keeps the release time from falling behind it.
+-- their own (the truth); start.lua keeps the release time from falling far behind it.
 
 -- pace_expire: they are forgotten a day after the bucket last charged is full; at worst some tasks of a
 -- bucket that is slower by days are then released early, and start.lua parks them again.
@@ -55,6 +55,19 @@ local function pace_return(limits, entry, now)
     if charged.tat > now then
       redis.call('ZADD', RELEASES, whole(charged.tat - charged.cost * limits[i].interval), charged.bucket)
     end
+  end
+end
+
+-- pace_follow: starts have come to `tat`. Release times may fall behind by `slack`, for a task that comes late
+-- should cost its lateness once: pushed on by it at each start, 100/s made 59/s of a hop 17 ms longer than
+-- release ahead. But then tasks come early and wait in pool slots; so while they do, the release time catches
+-- up by `pull`, a hundredth of the interval: that costs 1 % of the rate at most.
+local function pace_follow(bucket, tat, slack, pull)
+  local paced = tonumber(redis.call('ZSCORE', RELEASES, bucket)) or 0
+  local least = math.max(tat - slack, math.min(tat, paced + pull))
+  if paced < least then
+    redis.call('ZADD', RELEASES, whole(least), bucket)
+    pace_expire(least)
   end
 end
 
