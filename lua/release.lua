@@ -78,6 +78,10 @@ while true do
     end
   end
 end
+if redis.call('EXISTS', READY, WAITING) == 0 and redis.call('EXISTS', LINE) == 1 then
+  lane_rebuild()
+  next_look = now
+end
 local released = (#reply - 4) / 4
 if released > 0 then redis.call('HINCRBY', META, 'released', released) end
 

@@ -43,6 +43,16 @@ local function lane_reconsider(now, channel, scope)
   wake(now, channel, scope)
 end
 
+-- lane_rebuild: should Redis have lost the two sets (eviction, failover): every lane of the line is looked at.
+local function lane_rebuild()
+  local place = redis.call('ZRANGEBYLEX', LINE, '-', '+', 'LIMIT', 0, 1)[1]
+  while place do
+    local lane = string.sub(place, 1, string.find(place, '|', 1, true) - 1)
+    lane_join(lane)
+    place = redis.call('ZRANGEBYLEX', LINE, '(' .. lane .. '}', '+', 'LIMIT', 0, 1)[1]
+  end
+end
+
 -- lane_rewind: the clock stepped back: release times are of no use, and leases would last too long. Starts
 -- keep the bound.
 local function lane_rewind(now, lease)
