@@ -4,7 +4,7 @@
 --
 -- KEYS   the eleven keys of the scope (README), then the start bucket of each limit
 -- ARGV   now ('' = ask Redis), mode ('take' a slot | 'begin' the body after a hold | 'late': as begin, but
---        counted anew from now, since it begins after its slot), id, ticket, slot (us; 0 = none),
+--        later than it was counted), id, ticket, slot (us; 0 = none; with 'late': by how much),
 --        near (us: so close, begin needs no asking), far (us: so far, the task is parked again),
 --        ahead (us), channel, scope, keys, costs (comma-separated)
 -- REPLY  {'go', wait (us)}    counted; run the body in so long
@@ -51,7 +51,8 @@ if mode ~= 'begin' then
   for i, tat in ipairs(tats) do
     local limit, cost = limits[i], tonumber(costs[i])
     if cost > 0 and limit.interval > 0 then
-      tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now + cost * limit.interval)
+      local shift = math.min(cost * limit.interval, slot) -- moved by so much, it adds at most that much work
+      tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now) + shift
       bucket_store(KEYS[11 + i], tat, now, limit)
       -- Behind what those under way will take, too.
       local others = limit.wide and math.min((flying - 1) * cost * limit.interval, ahead) or 0

@@ -3,7 +3,8 @@
 -- KEYS   the eleven keys of the scope (README)
 -- ARGV   now ('' = ask Redis), id, lane, rank (one digit; 0 goes first), expires (us; 0 = never),
 --        eta (us; 0 = none), keys (comma-separated, one per limit), costs (the same), message,
---        ahead (us before its slot that a task may leave), lease (us), channel, scope
+--        ahead (us before its slot that a task may leave), lease (us), channel, scope,
+--        copy (the same when asked again about this message, and for no other)
 -- REPLY  {'go', ticket, slot (us), now (us), id, calm (1|0)} | {'parked', slot (us), now (us), id}
 --        | error UNDECLARED
 --
@@ -15,4 +16,4 @@
 -- @include lib/lane
 -- @include lib/flight
 -- @include lib/enter
-return enter(clock(ARGV[1]), entry_given(''), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13])
+return enter(clock(ARGV[1]), entry_given(ARGV[14]), tonumber(ARGV[10]), tonumber(ARGV[11]), ARGV[12], ARGV[13])

@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
+from uuid import uuid4
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
@@ -39,11 +40,19 @@ class Backlog:
 
     def __init__(self, store: Store, scope: str, limits: Sequence[TokenBucket]) -> None:
         self.store, self.scope, self.limits = store, scope, tuple(limits)
+        self.tag = store.namer.identity(scope)  # the scope as it stands in Redis
         self.keys = store.namer.backlog(scope)
         self.names = tuple(stored_name(limit.name) if limit.name else str(i) for i, limit in enumerate(limits, 1))
         self._bucket = store.namer.scope(scope) + "b:"
         self._registered = False
         self._lock = threading.Lock()
+
+    @classmethod
+    def tagged(cls, store: Store, tag: str) -> Backlog:
+        """The backlog of a scope of which only the name in Redis is known; it can look and end, not declare."""
+        backlog = cls(store, "", ())
+        backlog.tag, backlog.keys = tag, store.namer.tagged(tag)
+        return backlog
 
     # -- limits --------------------------------------------------------------------------------------
 
@@ -74,11 +83,20 @@ class Backlog:
 
     def submit(self, entry: Entry) -> Verdict:
         """A producer is about to publish: 'go' (publish now) or 'parked'."""
-        return self._verdict(self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell()]))
+        copy = f"@{uuid4().hex}"  # so that a question sent again, its reply lost, is known to be the same
+        return self._verdict(self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell(), copy]))
 
-    def gate(self, entry: Entry, ticket: str = "", *, redelivered: bool = False, retries: int = 0) -> Verdict:
-        """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it)."""
-        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(redelivered), FAR, f"#{retries}"]
+    def gate(self, entry: Entry, ticket: str = "", *, again: bool = False, copy: tuple[int, str] = (0, "")) -> Verdict:
+        """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it).
+
+        Args:
+            entry: the task.
+            ticket: which release the message is; '' if it carries none.
+            again: the broker, or a producer that was in doubt, may have given it to us before.
+            copy: which try of the task it is, and what tells this delivery from another.
+        """
+        told = "#{}@{}".format(*copy)
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(again), FAR, told]
         return self._verdict(self._declared("gate", args, self._buckets(entry.keys)))
 
     def credit(self, keys: Sequence[str], units: Sequence[int], span: float) -> bool:
@@ -118,10 +136,10 @@ class Backlog:
         """
         now = self.store.now()
         calls: list[tuple[str, list[Any]]] = []
-        if published and final:
-            calls.append(("forget", [now, "done", *self._bell(), *(due.id for due in published)]))
-        elif published:
-            pairs = [item for due in published for item in (due.id, due.ticket)]
+        pairs = [item for due in published for item in (due.id, due.ticket)]
+        if pairs and final:
+            calls.append(("forget", [now, "done", *self._bell(), *pairs]))
+        elif pairs:
             calls.append(("confirm", [now, LEASE, LONGEST_LEASE, *pairs]))
         calls += [("recover", [now, batch])] if recover else []
         calls += [("release", [now, AHEAD, batch, CLAIM, REST])]
@@ -129,7 +147,10 @@ class Backlog:
         if reply[2]:
             logger.error("scope %s: %d parked tasks have lost their message; was Redis evicting?", self.scope, reply[2])
         flat = reply[4:]
-        due = [Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3]) for i in range(0, len(flat), 4)]
+        due = [
+            Due(_text(flat[i]), _text(flat[i + 1]), int(flat[i + 2]), flat[i + 3], self.tag)
+            for i in range(0, len(flat), 4)
+        ]
         return Look(reply[0], reply[1], sorted(due, key=lambda task: task.slot), reply[3])
 
     def confirm(self, tasks: Iterable[tuple[str, str]]) -> int:
@@ -141,9 +162,15 @@ class Backlog:
         """Put named tasks in flight, or those whose lease ran out, back at the head of their lanes."""
         return int(self._call("recover", [batch, *ids]))
 
-    def forget(self, *ids: str, done: bool = False) -> int:
-        """These tasks will not run, or are `done` with; returns how many were there."""
-        return int(self._call("forget", ["done" if done else "never", *self._bell(), *ids])) if ids else 0
+    def forget(self, *tasks: str | tuple[str, str], done: bool = False) -> int:
+        """These tasks will not run, or are `done` with; returns how many were there.
+
+        Args:
+            tasks: ids, or (id, ticket): then only if that ticket is the current one.
+            done: they have left for good.
+        """
+        pairs = [item for task in tasks for item in ((task, "") if isinstance(task, str) else task)]
+        return int(self._call("forget", ["done" if done else "never", *self._bell(), *pairs])) if pairs else 0
 
     # -- looking ---------------------------------------------------------------------------------------
 

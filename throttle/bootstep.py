@@ -11,10 +11,10 @@ from redis.exceptions import RedisError
 
 from throttle.deployment import Deployment, _deployments, deployment
 from throttle.entry import Due
-from throttle.envelope import HEADER, Envelope
+from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable
-from throttle.gate import parse
 from throttle.scheduler import Scheduler
+from throttle.ticket import HEADER, Ticket
 
 logger = logging.getLogger(__name__)
 
@@ -28,7 +28,10 @@ class ThrottleStep(bootsteps.StartStopStep):
 
     def __init__(self, consumer: Any, **kwargs: Any) -> None:
         super().__init__(consumer, **kwargs)
-        self._place = deployment(consumer.app)  # raises here, at start-up, when no Redis is configured
+        specs = [getattr(task, "__throttle__", None) for task in consumer.app.tasks.values()]
+        self.enabled = any(spec is not None and spec.active for spec in specs)
+        if self.enabled:
+            self._place = deployment(consumer.app)  # raises here, at start-up, when no Redis is configured
         self._scheduler: Scheduler | None = None
         self._timer: Any = None
 
@@ -58,20 +61,19 @@ class ThrottleStep(bootsteps.StartStopStep):
 
     def _renew(self) -> None:
         try:
-            for task_name, held in _held().items():
-                task = self._place.app.tasks[task_name]
-                self._place.backlog(task.__throttle__, task_name).confirm(held)
+            for scope, held in _held().items():
+                self._place.tagged(scope).confirm(held)
         except (StoreUnavailable, RedisError) as exc:
             self._place.complain("worker: %s; leases are renewed later", exc)
 
 
 def _held() -> dict[str, list[tuple[str, str]]]:
-    """Per task, (id, ticket) of throttled requests that wait for the pool."""
+    """Per scope, (id, ticket) of throttled requests that wait for the pool."""
     held: dict[str, list[tuple[str, str]]] = {}
     for request in tuple(state.reserved_requests):
-        ticket, _, id = parse(request.request_dict.get(HEADER))
+        ticket = Ticket.parse(request.request_dict.get(HEADER))
         if ticket and request.time_start is None:
-            held.setdefault(request.task.name, []).append((id, ticket))
+            held.setdefault(ticket.scope, []).append((ticket.id, ticket.number))
     return held
 
 
@@ -96,8 +98,7 @@ class CeleryPublisher:
         """Raises what kombu raises when the broker cannot be reached."""
         self.open()
         declare = [self._app.amqp.queues[envelope.queue]] if envelope.queue else []
-        header = f"{task.ticket} {task.slot} {task.id}"
-        envelope.publish(self._producer, header, declare=declare, retry=False)
+        envelope.publish(self._producer, str(task.header), declare=declare, retry=False)
 
     def open(self) -> None:
         """Connect, so that the first task is not late."""

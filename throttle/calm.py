@@ -11,6 +11,7 @@ from __future__ import annotations
 import time
 from collections import OrderedDict
 from collections.abc import Sequence
+from threading import Lock
 
 from throttle.backlog import Backlog
 
@@ -28,51 +29,59 @@ class _Lane:
     def __init__(self) -> None:
         self.left, self.until, self.seen = 0, 0.0, float("-inf")
 
+    def take(self, now: float) -> bool:
+        if self.left <= 0 or now > self.until:
+            return False
+        self.left -= 1
+        return True
+
 
 class Calm:
-    """What one process knows of the calm lanes of one backlog."""
+    """What one process knows of the calm lanes of one backlog; its threads share it."""
 
     def __init__(self, backlog: Backlog) -> None:
-        self._backlog = backlog
-        self._lanes: OrderedDict[str, _Lane] = OrderedDict()
-
-    def _lane(self, name: str) -> _Lane:
-        lane = self._lanes.pop(name, None) or _Lane()
-        self._lanes[name] = lane
-        if len(self._lanes) > LANES:
-            self._lanes.popitem(last=False)
-        return lane
+        self._backlog, self._lock = backlog, Lock()
+        # Producer and worker may be one process, and what one was told is not what the other took.
+        self._words: OrderedDict[object, _Lane] = OrderedDict()
+        self._starts: OrderedDict[object, _Lane] = OrderedDict()
 
     # -- producers -------------------------------------------------------------------------------------
 
-    def told(self, name: str, calm: bool, asked: float) -> None:
+    def told(self, lane: str, calm: bool, asked: float) -> None:
         """Submit has said whether the lane is calm; asked when."""
-        lane = self._lane(name)
-        lane.left, lane.until = (UNASKED, asked + SPAN) if calm else (0, 0.0)
+        with self._lock:
+            word = _of(self._words, lane)
+            word.left, word.until = (UNASKED, asked + SPAN) if calm else (0, 0.0)
 
-    def publishes(self, name: str) -> bool:
+    def publishes(self, lane: str) -> bool:
         """Whether a task may be published without asking: the gate asks, should it be wrong."""
-        lane = self._lanes.get(name)
-        if lane is None or not lane.left or time.monotonic() > lane.until:
-            return False
-        lane.left -= 1
-        return True
+        with self._lock:
+            word = self._words.get(lane)
+            return word is not None and word.take(time.monotonic())
 
     # -- workers ---------------------------------------------------------------------------------------
 
-    def start(self, name: str, keys: Sequence[str], costs: Sequence[int]) -> float:
+    def start(self, lane: str, keys: Sequence[str], costs: Sequence[int]) -> float:
         """Take a start that is charged already; returns until when it may be used (monotonic), 0 for none.
 
-        Only a lane whose tasks come within `HOT` of each other is asked for.
+        Only for tasks that come within `HOT` of the last of their lane and cost are starts taken ahead.
         """
-        lane, now = self._lane(name), time.monotonic()
-        hot, lane.seen = now - lane.seen < HOT, now
-        if not lane.left or now > lane.until - MARGIN:
-            lane.left, lane.until = self._more(keys, costs) if hot else 0, now + SPAN
-        if not lane.left:
-            return 0.0
-        lane.left -= 1
-        return lane.until
+        with self._lock:
+            now = time.monotonic()
+            starts = _of(self._starts, (lane, tuple(costs)))
+            hot, starts.seen = now - starts.seen < HOT, now
+            if starts.take(now + MARGIN):
+                return starts.until
+            if not hot or not self._backlog.credit(keys, [cost * AT_ONCE for cost in costs], SPAN):
+                return 0.0
+            starts.left, starts.until = AT_ONCE - 1, now + SPAN
+            return starts.until
 
-    def _more(self, keys: Sequence[str], costs: Sequence[int]) -> int:
-        return AT_ONCE if self._backlog.credit(keys, [cost * AT_ONCE for cost in costs], SPAN) else 0
+
+def _of(lanes: OrderedDict[object, _Lane], name: object) -> _Lane:
+    """The lane of that name; the longest unused is forgotten for a new one."""
+    lane = lanes.pop(name, None) or _Lane()
+    lanes[name] = lane
+    if len(lanes) > LANES:
+        lanes.popitem(last=False)
+    return lane

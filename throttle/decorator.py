@@ -7,6 +7,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar, cast
 
+from celery import _state
 from celery.app.task import Task
 from celery.local import PromiseProxy, Proxy
 
@@ -51,7 +52,7 @@ def throttled(
     spec = Spec([_limit(limit, burst, key, initial) for limit in limits], scope, cost)
 
     def decorate(target: T) -> T:
-        _mark(target, spec)
+        _mark(target, spec.copy())
         return target
 
     return decorate
@@ -72,17 +73,35 @@ def _mark(target: Any, spec: Spec) -> None:
     if type(target) is PromiseProxy and target.__evaluated__():
         target = target._get_current_object()
     if issubclass(type(target), Task):  # isinstance would wake a lazy task
+        _refuse_second(type(target).__dict__.get(MARK))
         adopt(type(target), spec, target._get_app())
         return
     if issubclass(type(target), type) and issubclass(target, Task):
+        _refuse_second(target.__dict__.get(MARK))
         spec.bind(_function(target))
         setattr(target, MARK, spec)
         return
     function = _function_behind(target)
     if not callable(function):
         raise ThrottleError(f"@throttled needs a Celery task or the function of one, not {target!r}")
+    _refuse_second(getattr(function, MARK, None))
     spec.bind(function)
     setattr(function, MARK, spec)
+    _adopt_made(function, spec)
+
+
+def _refuse_second(there: Spec | None) -> None:
+    if there is not None:
+        raise ThrottleError('two @throttled on one task: say several limits in one, @throttled("1/s", "100/h")')
+
+
+def _adopt_made(function: Any, spec: Spec) -> None:
+    """The tasks that apps already finalised have made of a shared function."""
+    for app in _state._get_active_apps():  # type: ignore[attr-defined]
+        for task in list(app._tasks.values()) if app.finalized else ():
+            run = inspect.getattr_static(type(task), "run")
+            if getattr(run, "__func__", run) is function:
+                adopt(type(task), spec, app)
 
 
 def _function_behind(target: Any) -> Any:
@@ -105,17 +124,19 @@ def _function(cls: type[Any]) -> Callable[..., Any]:
 
 def adopt(cls: type[Any], spec: Spec, app: Any) -> None:
     """Make a task class throttled: its submit, its gate, its start."""
-    if not spec.active or "_throttle_adopted" in cls.__dict__:
+    app.steps["consumer"].add(ThrottleStep)
+    if "_throttle_adopted" in cls.__dict__:
         return
+    spec = spec.copy()
     spec.bind(_function(cls))
     put = cast("Any", cls)
     put._throttle_adopted = True
     put.__throttle__ = spec
     put.throttle = HandleProperty()
-    put.apply_async = apply_async_of(cls.apply_async)
-    put.before_start = before_start_of(cls.before_start)
-    put.Strategy = staticmethod(gated(cls.Strategy))
-    app.steps["consumer"].add(ThrottleStep)
+    if not hasattr(cls.apply_async, "throttled"):  # inherited from a throttled class
+        put.apply_async = apply_async_of(cls.apply_async)
+        put.before_start = before_start_of(cls.before_start)
+        put.Strategy = staticmethod(gated(cls.Strategy))
 
 
 def _bind_and_adopt(bind: Any) -> Any:
@@ -123,7 +144,7 @@ def _bind_and_adopt(bind: Any) -> Any:
     def wrapper(cls: type[Any], app: Any) -> Any:
         bound = bind(cls, app)
         run = inspect.getattr_static(cls, "run")
-        spec = cls.__dict__.get(MARK) or getattr(getattr(run, "__func__", run), MARK, None)
+        spec = getattr(getattr(run, "__func__", run), MARK, None) or getattr(cls, MARK, None)
         if isinstance(spec, Spec):
             adopt(cls, spec, app)
         return bound

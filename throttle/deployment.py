@@ -77,11 +77,16 @@ class Deployment:
         id: str = "",
     ) -> Entry:  # fmt: skip
         """What the scripts need to know of one task, once its spec has resolved its arguments."""
-        rank = min(9, max(0, envelope.properties.get("priority") or 0))
+        priority = envelope.properties.get("priority")
+        rank = min(9, max(0, priority)) if isinstance(priority, int) else 0
         if self.highest_first:
             rank = 9 - rank
         expires, eta = self.micros(about.get("expires")), self.micros(about.get("eta"))
         return Entry(id or about["id"], *call, envelope.dump(), rank, expires, eta)
+
+    def tagged(self, tag: str) -> Backlog:
+        """The backlog of a scope by its name in Redis, which a ticket carries."""
+        return Backlog.tagged(self.store, tag)
 
     def calm(self, backlog: Backlog) -> Calm:
         """What this process knows of the backlog's calm lanes."""

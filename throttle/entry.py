@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from throttle.ticket import Ticket
+
 
 @dataclass(frozen=True, slots=True)
 class Entry:
@@ -55,6 +57,12 @@ class Due:
     ticket: str
     slot: int
     message: bytes
+    scope: str = ""
+
+    @property
+    def header(self) -> Ticket:
+        """What goes with its message."""
+        return Ticket(self.ticket, self.slot, self.scope, self.id)
 
 
 class Look(NamedTuple):

@@ -8,8 +8,7 @@ from typing import Any
 from kombu.compression import compress
 from kombu.utils import json
 
-#: The only thing a wait adds to a message: this header, "<ticket> <slot> <entry id>".
-HEADER = "throttle"
+from throttle.ticket import HANDED, HEADER
 
 #: Properties that a transport sets anew for each delivery.
 _PER_DELIVERY = frozenset(
@@ -53,7 +52,9 @@ class Envelope:
     @classmethod
     def of(cls, message: Any) -> Envelope:
         """The envelope of a message that a kombu consumer received."""
-        headers = {name: value for name, value in message.headers.items() if name not in (HEADER, "redelivered")}
+        headers = {
+            name: value for name, value in message.headers.items() if name not in (HEADER, HANDED, "redelivered")
+        }
         body = message.body.encode() if isinstance(message.body, str) else bytes(message.body)
         if headers.get("compression"):  # kombu unpacked it on receipt
             body, _ = compress(body, headers["compression"])

@@ -15,15 +15,14 @@ from kombu.exceptions import ContentDisallowed, DecodeError
 from throttle.backlog import AHEAD, FAR
 from throttle.deployment import Deployment, deployment
 from throttle.entry import Verdict
-from throttle.envelope import HEADER, Envelope
+from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
+from throttle.ticket import HANDED, HEADER, MAYBE, Handed, Ticket
 
 logger = logging.getLogger(__name__)
 
 HANDOVER = 0.006  #: s before its slot that a task goes to the pool, where its process waits out the rest
 LATE = 1.0  #: s after its slot at which a message is asked about, as others may have taken its turn
-CALM = "calm"  #: begins our header of a task whose start is charged, followed by until when
-ORIGINAL = "throttle_message"  #: what of such a task's message its pool process would not know else
 RETRY = 1.0  #: s between two tries while Redis cannot serve
 
 
@@ -31,6 +30,8 @@ def gated(inner: Any) -> Callable[..., Any]:
     """A `Task.Strategy` that asks before the task's own strategy sees the message."""
 
     def strategy(task: Any, app: Any, consumer: Any, **kwargs: Any) -> Any:
+        if not task.__throttle__.active:
+            return instantiate(inner, task, app, consumer, **kwargs)
         place = deployment(app)
         task.Request = _request_class(symbol_by_name(task.Request), place)
         handler = instantiate(inner, task, app, consumer, **kwargs)
@@ -56,14 +57,26 @@ class Gate:
     def __call__(self, message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
         """What Celery's consumer calls with each message of the task."""
         delivery = (message, body, ack, reject, callbacks)
-        ticket, slot, id = parse(message.headers.get(HEADER))
-        due = self._place.clock.local(slot, AHEAD / 1e6) if ticket else 0.0
+        header = message.headers.get(HEADER)
+        ticket = Ticket.parse(header)
+        due = self._place.clock.local(ticket.slot, AHEAD / 1e6) if ticket else 0.0
         late = self._may_wait and time.monotonic() - due > LATE
-        redelivered = message.delivery_info.get("redelivered")
-        if ticket and not late and not redelivered:
-            self._pass(delivery, f"{ticket} {slot} {id}", due)
-        elif ticket or redelivered or not self._passes_calmly(delivery):
-            self._ask(delivery, ticket, id)
+        again = bool(message.delivery_info.get("redelivered")) or header == MAYBE
+        if ticket and not late and not again:
+            self._pass(delivery, ticket, due)
+        elif ticket or again or not self._guarded(self._passes_calmly, delivery):
+            self._guarded(self._ask, delivery, ticket, again)
+
+    def _guarded(self, step: Callable[..., Any], delivery: Any, *args: Any) -> Any:
+        """A message that we cannot make sense of does not end the worker: its start is limited all the same."""
+        try:
+            return step(delivery, *args)
+        except (InvalidTaskError, ContentDisallowed, DecodeError):
+            raise
+        except Exception:
+            logger.exception("gate: %s cannot be judged here, and goes to the last check", self._task.name)
+            self._deliver(delivery, None, None)
+            return True
 
     def _passes_calmly(self, delivery: Any) -> bool:
         """Let it start without asking about it alone, while its limit is far from biting (`throttle.calm`)."""
@@ -72,61 +85,55 @@ class Gate:
         if about.get("eta"):
             return False
         try:
-            lane, keys, costs = self._spec.resolve(*call, self._place.store.namer.identity)
-            until = self._place.calm(self._backlog).start(lane, keys, costs)
+            resolved = self._spec.resolve(*call, self._place.store.namer.identity)
+            until = self._place.calm(self._backlog).start(*resolved)
         except ThrottleError:  # asking finds the same, and knows what to do
             return False
         if until:
             # Should it come to its process too late, that parks it: so its message goes along.
             original = (message.body, message.content_type, message.content_encoding, list(message.headers))
-            message.headers = {**message.headers, ORIGINAL: original}
-            self._deliver(delivery, f"{CALM} {until:.6f}")
+            self._deliver(delivery, None, Handed(until, True, original))
         return bool(until)
 
-    def _ask(self, delivery: Any, ticket: str, id: str) -> None:
+    def _ask(self, delivery: Any, ticket: Ticket | None, again: bool) -> None:
         message, body, ack, *_ = delivery
         call, about = self._call(message, body)
         if self._dropped(about):
-            return self._deliver(delivery, message.headers.get(HEADER))
-        redelivered = bool(message.delivery_info.get("redelivered"))
+            return self._deliver(delivery, ticket, None)
         try:
             resolved = self._spec.resolve(*call, self._place.store.namer.identity)
-            entry = self._place.entry(resolved, about, Envelope.of(message), id)
-            retries = about.get("retries") or 0
-            verdict = self._backlog.gate(entry, ticket, redelivered=redelivered, retries=retries)
+            own = ticket if ticket and ticket.scope == self._backlog.tag else None
+            entry = self._place.entry(resolved, about, Envelope.of(message), own.id if own else "")
+            copy = (int(about.get("retries") or 0), str(message.delivery_tag))
+            verdict = self._backlog.gate(entry, own.number if own else "", again=again, copy=copy)
         except StoreUnavailable as exc:
-            return self._without_store(delivery, ticket, id, exc)
+            return self._without_store(delivery, ticket, again, exc)
         except ThrottleError:  # a cost or key that cannot be: the task fails once, when it would start
-            return self._deliver(delivery, None)
+            return self._deliver(delivery, ticket, None)
         self._obey(verdict, delivery, ack)
         return None
 
     def _obey(self, verdict: Verdict, delivery: Any, ack: Any) -> None:
         if verdict.what == "go":
             due = time.monotonic() + max(0, verdict.slot - verdict.now) / 1e6
-            self._pass(delivery, f"{verdict.ticket} {verdict.slot} {verdict.id}", due)
+            self._pass(delivery, Ticket(verdict.ticket, verdict.slot, self._backlog.tag, verdict.id), due)
         else:  # parked: Redis has it; stale: another copy is under way
             logger.debug("%s[%s] %s", self._task.name, verdict.id, verdict.what)
             ack(logger, self._consumer.connection_errors)
 
-    def _pass(self, delivery: Any, header: str, due: float) -> None:
+    def _pass(self, delivery: Any, ticket: Ticket, due: float) -> None:
         """To the pool, a little before the slot; until then it waits on the consumer's timer."""
-        header = f"{header} {due:.6f}"
         wait = due - time.monotonic() - HANDOVER
-        if wait > 0 or self._waiting:  # a consumer that stalled finds messages before it finds timers run out
-            self._waiting += 1
-            self._later(max(0.0, wait), self._deliver_in_turn, delivery, header)
+        if wait > 0:
+            self._later(wait, self._deliver, delivery, ticket, Handed(due))
         else:
-            self._deliver(delivery, header)
+            self._deliver(delivery, ticket, Handed(due))
 
-    def _deliver_in_turn(self, delivery: Any, header: str) -> None:
-        self._waiting -= 1
-        self._deliver(delivery, header)
-
-    def _deliver(self, delivery: Any, header: str | None) -> None:
+    def _deliver(self, delivery: Any, ticket: Ticket | None, handed: Handed | None) -> None:
         message, body, ack, reject, callbacks = delivery
         consumer = self._consumer
-        message.headers = {**message.headers, HEADER: header}
+        ours = {HEADER: str(ticket) if ticket else None, HANDED: tuple(handed) if handed else None}
+        message.headers = {**message.headers, **ours}
         try:
             self._handler(message, body, ack, reject, callbacks)
         except (InvalidTaskError, ContentDisallowed) as exc:
@@ -134,12 +141,12 @@ class Gate:
         except DecodeError as exc:
             consumer.on_decode_error(message, exc)
 
-    def _without_store(self, delivery: Any, ticket: str, id: str, exc: StoreUnavailable) -> None:
+    def _without_store(self, delivery: Any, ticket: Ticket | None, again: bool, exc: StoreUnavailable) -> None:
         self._place.complain("gate: %s; policy %r", exc, self._place.settings.on_store_error)
         if self._place.settings.on_store_error == "open":
-            self._deliver(delivery, None)
+            self._deliver(delivery, ticket, None)
         else:
-            self._later(RETRY, self._ask, delivery, ticket, id)
+            self._later(RETRY, self._guarded, self._ask, delivery, ticket, again)
 
     def _later(self, wait: float, then: Callable[..., None], *args: Any) -> None:
         """Call on the consumer's timer, unless the connection was lost meanwhile: the broker redelivers."""
@@ -170,16 +177,6 @@ class Gate:
         return about.get("id") in revoked_tasks or bool(expires and expires < time.time() * 1e6)
 
 
-def parse(header: Any) -> tuple[str, int, str]:
-    """Ticket, slot and entry id of our header; empty for none, and for what is none of ours."""
-    parts = header.split(" ") if isinstance(header, str) else ()
-    if len(parts) < 3 or not (parts[0].isascii() and parts[0].isdigit() and parts[1].isascii() and parts[1].isdigit()):
-        return "", 0, ""
-    if len(parts[1]) > 17:
-        return "", 0, ""
-    return parts[0], int(parts[1]), parts[2]
-
-
 def _request_class(base: type, place: Deployment) -> type:
     """The task's Request; no ETA that has waited in the backlog waits again, and what Celery drops is forgotten."""
     if getattr(base, "_throttle_place", None) is place:
@@ -191,14 +188,14 @@ def _request_class(base: type, place: Deployment) -> type:
         @property
         def eta(self) -> Any:
             """Celery's own affair without a ticket: then we are switched off, or Redis cannot serve."""
-            return None if parse(self._request_dict.get(HEADER))[0] else super().eta
+            return None if Ticket.parse(self._request_dict.get(HEADER)) else super().eta
 
         def _announce_revoked(self, *args: Any, **kwargs: Any) -> None:
             super()._announce_revoked(*args, **kwargs)
-            ticket, _, id = parse(self._request_dict.get(HEADER))
+            ticket = Ticket.parse(self._request_dict.get(HEADER))
             if ticket:
                 try:
-                    place.backlog(self.task.__throttle__, self.task.name).forget(id)
+                    place.tagged(ticket.scope).forget((ticket.id, ticket.number))
                 except StoreUnavailable as exc:
                     place.complain("gate: %s; a revoked task is forgotten later", exc)
 

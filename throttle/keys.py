@@ -59,5 +59,8 @@ class Namer:
 
     def backlog(self, scope: str) -> list[str]:
         """The keys of a scope's backlog."""
-        start = self.scope(scope)
-        return [start + part for part in PARTS]
+        return self.tagged(self.identity(scope))
+
+    def tagged(self, tag: str) -> list[str]:
+        """The keys of the backlog of a scope that is called so in Redis."""
+        return [f"{self.prefix}:{{{tag}}}:{part}" for part in PARTS]

@@ -269,7 +269,7 @@ class Scheduler:
         try:
             for scope in self._scopes.values():
                 if self.publisher.final:
-                    scope.backlog.forget(*(task.id for task in scope.unconfirmed), done=True)
+                    scope.backlog.forget(*((task.id, task.ticket) for task in scope.unconfirmed), done=True)
                 else:
                     scope.backlog.confirm((task.id, task.ticket) for task in scope.unconfirmed)
             self._lead("resign")

@@ -62,8 +62,8 @@ class Settings:
 
 
 def _redis_of(app: Any) -> str:
-    for url in (app.conf.broker_write_url, app.conf.broker_url, app.conf.result_backend):
-        first = str(url or "").split(";")[0]
+    for said in (app.conf.broker_write_url, app.conf.broker_url, app.conf.result_backend):
+        first = str((said[0] if isinstance(said, (list, tuple)) and said else said) or "").split(";")[0]
         if first.partition("://")[0] in SCHEMES:
             return check_url(_plain_ssl(first))
     raise ThrottleError(MISSING)

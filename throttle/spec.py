@@ -44,6 +44,12 @@ class Spec:
         self._cost = _value(cost)
         self._arguments: _Arguments | None = None
 
+    def copy(self) -> Spec:
+        """The same, for another task: it will be bound to that one's arguments."""
+        made = Spec.__new__(Spec)
+        made.__dict__.update(self.__dict__, _arguments=None)
+        return made
+
     @property
     def active(self) -> bool:
         """False when every limit is `None`: then nothing of ours runs."""

@@ -14,9 +14,9 @@ from throttle.backlog import Backlog
 from throttle.calm import MARGIN
 from throttle.clock import sleep_until
 from throttle.deployment import Deployment, deployment
-from throttle.envelope import HEADER, Envelope
+from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable
-from throttle.gate import CALM, ORIGINAL, parse
+from throttle.ticket import HANDED, HEADER, Handed, Ticket, stripped
 
 EARLY = 0.0015  #: s before its slot that Redis is asked; within backlog.NEAR, so one question is enough
 TARDY = 0.001  #: s after its slot beyond which a start is counted anew
@@ -32,62 +32,72 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
         if request.is_eager or request.called_directly:
             original(self, task_id, args, kwargs)
             return
-        header = getattr(request, HEADER, None) or ""
+        ticket = Ticket.parse(getattr(request, HEADER, None))
+        handed = Handed(*getattr(request, HANDED, None) or (0.0,))
+        request.headers = stripped(request.headers) or None
+        if not (ticket or self.__throttle__.active):
+            original(self, task_id, args, kwargs)
+            return
         place = deployment(self.app)
         try:
             original(self, task_id, args, kwargs)
-            if header.startswith(CALM) and time.monotonic() < float(header[len(CALM) :]) - MARGIN:
+            if handed.calm and time.monotonic() < handed.moment - MARGIN:
                 return  # charged already
             call = self.__throttle__.resolve(args, kwargs, place.store.namer.identity)
         except BaseException:  # the task fails here and now, so it must not be released again
-            _forget(place, self, header)
+            _forget(place, ticket)
             raise
-        if place.settings.enabled:
-            _start(place, self, header, call)
-        else:
-            _forget(place, self, header)
+        if not place.settings.enabled or not self.__throttle__.active:
+            _forget(place, ticket)
+            return
+        backlog = place.backlog(self.__throttle__, self.name)
+        _start(place, backlog, request, ticket, handed, call)
+        if ticket and ticket.scope != backlog.tag:  # parked before its scope was given another name
+            _forget(place, ticket)
 
     return before_start
 
 
-def _start(place: Deployment, task: Any, header: str, call: tuple[str, tuple[str, ...], tuple[int, ...]]) -> None:
-    backlog = place.backlog(task.__throttle__, task.name)
-    ticket, slot, id = parse(header)
-    parts = header.split(" ")
-    if len(parts) > 3:
-        sleep_until(float(parts[3]) - EARLY)
+def _start(
+    place: Deployment, backlog: Backlog, request: Any, ticket: Ticket | None, handed: Handed,
+    call: tuple[str, tuple[str, ...], tuple[int, ...]],
+) -> None:  # fmt: skip
+    number, slot, _, id = ticket or Ticket("", 0, "", request.id)
+    if not handed.calm:
+        sleep_until(handed.moment - EARLY)
 
-    def ask(mode: str) -> tuple[str, float, float]:
-        what, wait, stood = _patiently(place, lambda: _timed(backlog, mode, id, ticket, slot, *call[1:]))
+    def ask(mode: str, late: float = 0.0) -> tuple[str, float, float]:
+        at = int(late * 1e6) if mode == "late" else slot
+        what, wait, stood = _patiently(place, lambda: _timed(backlog, mode, id, number, at, *call[1:]))
         due = time.monotonic() + wait / 1e6
         return what, due, due - stood
 
     what, due, least = ask("take")
     while what == "wait":
-        if _parked_here(place, backlog, task.request, call):
+        if _parked_here(place, backlog, request, handed, call):
             raise Ignore("throttled: parked")
         sleep_until(due)
         what, due, least = ask("take")
     if what in ("parked", "stale"):
         raise Ignore(f"throttled: {what}")
     sleep_until(due)
-    tardy = time.monotonic() - least > TARDY
-    mode = "late" if tardy else "begin" if what == "hold" else ""
+    late = time.monotonic() - least
+    mode = "late" if late > TARDY else "begin" if what == "hold" else ""
     for _ in range(AGAIN):
         if not mode:
             return
-        what, _, least = ask(mode)
+        what, _, least = ask(mode, late)
         if what == "stale":  # this process stood still for so long that the task was given to another
             raise Ignore("throttled: stale")
-        mode = "late" if time.monotonic() - least > TARDY else ""
+        late = time.monotonic() - least
+        mode = "late" if late > TARDY else ""
 
 
-def _parked_here(place: Deployment, backlog: Backlog, request: Any, call: Any) -> bool:
+def _parked_here(place: Deployment, backlog: Backlog, request: Any, handed: Handed, call: Any) -> bool:
     """Park a task that passed the gate calmly and came too late to start so: Redis does not have its message."""
-    original = getattr(request, ORIGINAL, None)
-    if original is None:
+    if handed.original is None:
         return False
-    body, content_type, content_encoding, names = original
+    body, content_type, content_encoding, names = handed.original
     about = {name: getattr(request, name, None) for name in names}
     envelope = Envelope.of(
         SimpleNamespace(
@@ -121,14 +131,13 @@ def _timed(backlog: Backlog, *question: Any) -> tuple[str, int, float]:
     return what, wait, _Trip.beyond(time.monotonic() - asked)
 
 
-def _forget(place: Deployment, task: Any, header: str) -> None:
-    """The task's way ends before its start: nothing of it is left in flight."""
-    ticket, _, id = parse(header)
+def _forget(place: Deployment, ticket: Ticket | None) -> None:
+    """The task's way in the backlog ends here: nothing of it is left in flight."""
     if ticket:
         try:
-            place.backlog(task.__throttle__, task.name).forget(id)
+            place.tagged(ticket.scope).forget((ticket.id, ticket.number))
         except StoreUnavailable as exc:
-            place.complain("start: %s; a task that failed early may be released again", exc)
+            place.complain("start: %s; a task that has ended may be released again", exc)
 
 
 def _patiently(place: Deployment, ask: Callable[[], tuple[str, int, float]]) -> tuple[str, int, float]:

@@ -8,8 +8,9 @@ from functools import wraps
 from typing import Any
 
 from throttle.deployment import deployment
-from throttle.envelope import HEADER, Envelope
+from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable
+from throttle.ticket import MAYBE, Ticket, stripped
 
 
 def apply_async_of(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -21,11 +22,16 @@ def apply_async_of(original: Callable[..., Any]) -> Callable[..., Any]:
         *rest: Any, **options: Any,
     ) -> Any:  # fmt: skip
         app = self._get_app()
-        if app.conf.task_always_eager or not deployment(app).settings.enabled:
-            return original(self, args, kwargs, task_id, producer, *rest, **options)
+        options.update(zip(("link", "link_error", "shadow"), rest, strict=False))
+        if task_id is not None:
+            options["task_id"] = task_id
+        if not self.__throttle__.active or app.conf.task_always_eager or not deployment(app).settings.enabled:
+            options.update({} if producer is None else {"producer": producer})
+            return original(self, args, kwargs, **options)
         with app.producer_or_acquire(producer) as real:
-            return original(self, args, kwargs, task_id, Submitter(real, self), *rest, **options)
+            return original(self, args, kwargs, producer=Submitter(real, self), **options)
 
+    apply_async.throttled = True  # type: ignore[attr-defined]
     return apply_async
 
 
@@ -45,7 +51,7 @@ class Submitter:
         if self._done or name != self._task.name:
             return self._real.publish(body, **options)
         self._done = True
-        return self._submit(body, options)
+        return self._submit(body, {**options, "headers": stripped(headers)})
 
     def _submit(self, body: Any, options: dict[str, Any]) -> Any:
         place = deployment(self._task.app)
@@ -61,14 +67,15 @@ class Submitter:
             verdict = backlog.submit(entry)
         except StoreUnavailable as exc:
             place.complain("submit: %s; tasks go to the broker and wait in the worker's gate", exc)
-            return envelope.publish(self._real, None, **rest)
+            return envelope.publish(self._real, MAYBE, **rest)
         place.calm(backlog).told(entry.lane, verdict.calm, asked)
         if verdict.what == "parked":
             return None
         try:
-            return envelope.publish(self._real, f"{verdict.ticket} {verdict.slot} {verdict.id}", **rest)
+            ticket = Ticket(verdict.ticket, verdict.slot, backlog.tag, verdict.id)
+            return envelope.publish(self._real, str(ticket), **rest)
         except BaseException:  # the caller is told that it was not sent, so it must not run
-            backlog.forget(verdict.id)
+            backlog.forget((verdict.id, verdict.ticket))
             raise
 
     def _envelope(self, body: Any, options: dict[str, Any]) -> tuple[Envelope, dict[str, Any]]:
@@ -76,7 +83,6 @@ class Submitter:
         options = dict(options)
         take = options.pop
         headers = dict(take("headers", None) or {})
-        headers.pop(HEADER, None)
         data, content_type, content_encoding = self._real._prepare(
             body, take("serializer", None), None, None, take("compression", None), headers
         )

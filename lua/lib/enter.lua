@@ -1,3 +1,14 @@
+-- enter_again: the id is taken. By this very message, if the reply to it was lost and it asks again: then it
+-- hears what has become of it. Else by another, sent with the id of one that still waits: nil.
+local function enter_again(now, entry)
+  local value = redis.call('HGET', MESSAGES, entry.id)
+  local there = value and entry_read(entry.id, value)
+  if not there or there.copy ~= entry.copy or entry.copy == '' then return nil end
+  local ticket = flight_ticket(entry.id)
+  if ticket and ticket ~= '' then return {'go', ticket, whole(now), whole(now), entry.id, 0} end
+  return {'parked', whole(now), whole(now), entry.id}
+end
+
 -- enter: a task asks to go. It goes if its turn is now and nobody waits whom it would overtake; else it
 -- is parked, as it is in any case with `wait_anyway`. Either way Redis keeps its message until the body starts.
 --   reply {'go', ticket, slot, now, id, calm}    flies now, may start at `slot`; calm = far from biting
@@ -9,7 +20,9 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   entry.seq, stepped = next_seq(now)
   if stepped then lane_rewind(now, lease) end
   local text = entry_write(entry)
-  if redis.call('HSETNX', MESSAGES, entry.id, text) == 0 then -- sent again with the id of one that still waits
+  if redis.call('HSETNX', MESSAGES, entry.id, text) == 0 then
+    local known = enter_again(now, entry)
+    if known then return known end
     entry.id = entry.id .. '+' .. entry.seq
     redis.call('HSET', MESSAGES, entry.id, text)
   end

@@ -27,7 +27,8 @@ end
 -- flight_orphan: so is the message without our header that the entry was made of, should the broker deliver
 -- it again because its worker died.
 local function flight_orphan(entry, now)
-  if entry.copy ~= '' then redis.call('ZADD', STALE, whole(now + DAY), entry.copy .. '|' .. entry.id) end
+  local try = string.match(entry.copy, '^(#%d+)@')
+  if try then redis.call('ZADD', STALE, whole(now + DAY), try .. '|' .. entry.id) end
 end
 
 local function flight_stale(id, ticket)

@@ -4,7 +4,8 @@
 -- gcra_slot: the earliest moment at which `cost` units may pass. Not later than now: at once.
 local function gcra_slot(tat, now, interval, burst, cost)
   if cost == 0 then return now end
-  return math.max(tat, now) + (cost - burst) * interval
+  -- A cost beyond the burst (which has shrunk since) passes when the bucket is full, and is charged in full.
+  return math.max(tat, now) + (math.min(cost, burst) - burst) * interval
 end
 
 -- gcra_take: the TAT after `cost` units passed at `at`, which is gcra_slot's answer or later.

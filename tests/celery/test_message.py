@@ -97,7 +97,7 @@ def captured(url: str, queue: str, count: int) -> dict[str, dict[str, Any]]:
 def without_ours(messages: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
     """The messages less our one header, which each of them must have."""
     for message in messages.values():
-        assert message["headers"].pop(HEADER).count(" ") == 2
+        assert message["headers"].pop(HEADER).count(" ") == 3
     return messages
 
 

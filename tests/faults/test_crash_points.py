@@ -9,6 +9,7 @@ import itertools
 import threading
 from collections import Counter
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 from kombu.exceptions import OperationalError
@@ -93,7 +94,7 @@ def test_b62_a_worker_killed_after_parking_before_acknowledging(rig: Rig) -> Non
     """Rule 3. The broker delivers again what is parked already: that copy is dropped."""
     rig.backlog.set_rate(TokenBucket(0))
     assert rig.backlog.gate(rig.entry("t")).what == "parked"
-    assert rig.backlog.gate(rig.entry("t"), redelivered=True).what == "stale"
+    assert rig.backlog.gate(rig.entry("t"), again=True).what == "stale"
     rig.backlog.reset_rate()
     rig.settle()
     assert rig.starts == ["t"]
@@ -103,7 +104,7 @@ def test_b62_a_worker_killed_after_the_gate_said_go(rig: Rig) -> None:
     """Rule 3. Its message had no ticket, so the broker's copy has none; the lease brings the task back."""
     first = rig.backlog.gate(rig.entry("t"))
     assert first.what == "go"
-    assert rig.backlog.gate(rig.entry("t"), redelivered=True).what == "stale"
+    assert rig.backlog.gate(rig.entry("t"), again=True).what == "stale"
     rig.settle()
     assert rig.starts == ["t"]
     assert rig.start(first.ticket, first.slot, first.id) == "stale"
@@ -113,7 +114,7 @@ def test_b62_a_worker_killed_with_a_released_task_in_hand(rig: Rig) -> None:
     """Rule 3. The broker delivers the same copy again before the lease is over: a new one goes out at once."""
     rig.park(2)
     first, second = due_of(rig.backlog)
-    assert rig.backlog.gate(rig.entry(first.id), first.ticket, redelivered=True).what == "stale"
+    assert rig.backlog.gate(rig.entry(first.id), first.ticket, again=True).what == "stale"
     (again,) = due_of(rig.backlog)  # the clock has not moved: no lease ran out
     assert (again.id, again.message) == (first.id, first.message)
     assert rig.start(again.ticket, again.slot, again.id) == "go"
@@ -144,7 +145,7 @@ def test_b119_two_deliveries_of_one_copy_start_once(rig: Rig) -> None:
     """Rule 3. A pool so busy that the broker's visibility timeout passes: both workers hold the same copy."""
     rig.park(1)
     (due,) = due_of(rig.backlog)
-    assert rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True).what == "stale"
+    assert rig.backlog.gate(rig.entry("t00000"), due.ticket, again=True).what == "stale"
     assert rig.start(due.ticket, due.slot, due.id) == "stale"  # the first holder's turn comes
     rig.settle()
     assert rig.starts == ["t00000"]
@@ -154,10 +155,10 @@ def test_b119_the_third_delivery_of_a_late_acknowledged_task_runs_it_again(rig: 
     """Rule 3. Redelivered once in hand, then its worker dies in the body: the copy that started is no stale one."""
     rig.park(1)
     (due,) = due_of(rig.backlog)
-    assert rig.backlog.gate(rig.entry("t00000"), due.ticket, redelivered=True).what == "stale"
+    assert rig.backlog.gate(rig.entry("t00000"), due.ticket, again=True).what == "stale"
     (again,) = due_of(rig.backlog)
     assert rig.start(again.ticket, again.slot, again.id) == "go"
-    third = rig.backlog.gate(rig.entry("t00000"), again.ticket, redelivered=True)
+    third = rig.backlog.gate(rig.entry("t00000"), again.ticket, again=True)
     assert third.what in ("go", "parked")
 
 
@@ -286,5 +287,52 @@ def test_a_message_without_ticket_is_stale_once_its_task_has_started_elsewhere(s
     assert rig.backlog.recover() == 1
     (due,) = due_of(rig.backlog)
     assert rig.backlog.start("take", "t", due.ticket, 0, ("-",), (1,))[0] == "go"
-    assert rig.backlog.gate(rig.entry("t"), redelivered=True).what == "stale"
-    assert rig.backlog.gate(rig.entry("t"), redelivered=True, retries=1).what == "parked"  # Celery's own next try
+    assert rig.backlog.gate(rig.entry("t"), again=True).what == "stale"
+    assert rig.backlog.gate(rig.entry("t"), again=True, copy=(1, "")).what == "parked"  # Celery's own next try
+
+
+def test_a_question_sent_again_is_the_same_question(server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reply to submit or gate is lost, and the client asks again: no second task comes of it."""
+    monkeypatch.setattr(backlog, "uuid4", lambda: SimpleNamespace(hex="same"))
+    rig = Rig(server, TokenBucket("1/s"))
+    for id, what in (("a", "go"), ("b", "parked")):
+        answers = [rig.backlog.submit(rig.entry(id)) for _ in range(2)]
+        assert [answer.what for answer in answers] == [what] * 2
+        assert answers[0].ticket == answers[1].ticket
+    for _ in range(2):
+        assert rig.backlog.gate(rig.entry("c"), copy=(0, "delivery 1")).what == "parked"
+    assert rig.left() == 3
+    assert rig.backlog.gate(rig.entry("c"), copy=(0, "delivery 2")).what == "parked"  # somebody else's, same id
+    assert rig.left() == 4
+
+
+def test_only_the_holder_of_the_ticket_ends_a_task(server: RedisServer) -> None:
+    """A forged header names somebody else's task."""
+    rig = Rig(server, TokenBucket("1/s"))
+    first, parked = rig.backlog.submit(rig.entry("flying")), rig.backlog.submit(rig.entry("victim"))
+    assert (first.what, parked.what) == ("go", "parked")
+    assert rig.backlog.forget(("victim", "1"), ("flying", "1")) == 0
+    assert rig.left() == 2
+    assert rig.backlog.forget(("flying", first.ticket)) == 1
+
+
+def test_late_starts_of_a_burst_are_moved_not_forgotten(server: RedisServer) -> None:
+    """Ten starts counted, and begun 200 ms late: the ten are used up then, not refilled meanwhile."""
+    rig = Rig(server, TokenBucket("100/s", 10))
+    for n in range(10):
+        assert rig.backlog.start("take", f"t{n}", "", 0, ("-",), (1,)) == ("go", 0)
+    rig.clock.advance(0.2)
+    for n in range(10):
+        rig.backlog.start("late", f"t{n}", "", 200_000, ("-",), (1,))
+    what, wait = rig.backlog.start("take", "next", "", 0, ("-",), (1,))
+    assert (what, wait) == ("hold", 10_000)
+
+
+def test_a_cost_beyond_a_burst_that_shrank_does_not_stand_in_the_way(server: RedisServer) -> None:
+    rig = Rig(server, TokenBucket("100/s", 50))
+    whole = replace(rig.entry("x"), costs=(50,))
+    assert rig.backlog.submit(replace(whole, id="first")).what == "go"
+    assert rig.backlog.submit(replace(whole, id="second")).what == "parked"
+    rig.backlog.set_rate(TokenBucket("100/s", 10))
+    rig.clock.advance(1)
+    assert [due.id for due in due_of(rig.backlog)] == ["second"]

@@ -7,9 +7,10 @@ import time
 import pytest
 
 from tests.fleet import Fleet
-from throttle.backlog import Entry
 from throttle.deployment import deployment
+from throttle.entry import Entry
 from throttle.start import _start
+from throttle.ticket import Handed, Ticket
 
 INTERVAL = 50_000  # µs at 20/s
 
@@ -36,7 +37,8 @@ def test_a_start_after_a_late_reply_is_counted_anew(fleet: Fleet, monkeypatch: p
         return reply
 
     monkeypatch.setattr(backlog, "start", start)
-    _start(place, project.send, f"{verdict.ticket} {verdict.slot} first", ("-", ("-",), (1,)))
+    ticket = Ticket(verdict.ticket, verdict.slot, backlog.tag, "first")
+    _start(place, backlog, project.send.request, ticket, Handed(0.0), ("-", ("-",), (1,)))
     begun = _now(place)
     what, wait = real("take", "second", "", 0, ("-",), (1,))
     due = _now(place) + wait

@@ -113,3 +113,21 @@ def test_producers_ask_again_after_the_span(server: RedisServer, monkeypatch: py
     assert not calm.publishes("-")
     calm.told("-", False, now[0])
     assert not calm.publishes("-")
+
+
+def test_what_a_producer_is_told_starts_nothing(server: RedisServer) -> None:
+    """One process may be producer and worker: a word of calm is no start that is charged."""
+    calm = Calm(backlog(server, FakeClock(), TokenBucket("1/h", 5)))
+    calm.told("-", True, 10.0**9)
+    assert calm.publishes("-")
+    assert [calm.start("-", KEYS, (1,)) for _ in range(3)] == [0.0] * 3
+
+
+def test_a_start_is_taken_for_its_own_cost(server: RedisServer) -> None:
+    scope = backlog(server, FakeClock(), TokenBucket("100/s", 2000))
+    calm, units = Calm(scope), 0
+    for n in range(400):
+        cost = (1, 100)[n % 2]
+        if calm.start("-", KEYS, (cost,)):
+            units += cost
+    assert 0 < units <= 2000 / 10

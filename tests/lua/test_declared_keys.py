@@ -45,7 +45,7 @@ def live(client: StrictClient, clock: FakeClock) -> None:
     assert backlog.submit(entry(5, "b", keys=("-", "b"), eta=clock() + 10**6)).what == "parked"
     assert backlog.gate(entry(1, "a", **keys), first.ticket).what == "go"
     assert start("take", "1", first.ticket, first.slot) == "go"
-    assert backlog.gate(entry(2, "a", **keys), redelivered=True).what == "stale"
+    assert backlog.gate(entry(2, "a", **keys), again=True).what == "stale"
     assert backlog.gate(entry(9, "a", **keys)).what == "parked"
     backlog._call("park", [*entry(10, "a", **keys).args(), AHEAD, LEASE, "throttle:wake", "scope", 0])
 
@@ -75,7 +75,7 @@ def live(client: StrictClient, clock: FakeClock) -> None:
     clock.advance(-300)
     backlog.release()
     backlog.recover([flying[0].id, "unknown"])
-    backlog.gate(entry(flying[0].id, "a", **keys), flying[0].ticket, redelivered=True)
+    backlog.gate(entry(flying[0].id, "a", **keys), flying[0].ticket, again=True)
     backlog.forget(flying[0].id, "unknown")
     backlog.submit(entry(20, "b", keys=("-", "b"), eta=clock() + 10**9))
     backlog.reset()

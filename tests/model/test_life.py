@@ -49,7 +49,7 @@ class Life(Scope):
     def redelivered_without_ticket(self, data: Any) -> None:
         """The worker that parked it, or let it through, died before it could acknowledge."""
         task = data.draw(st.sampled_from(self.world.of(PARKED, DELAYED, FLYING)))
-        assert self.backlog.gate(task.entry, redelivered=True).what == "stale"
+        assert self.backlog.gate(task.entry, again=True).what == "stale"
 
     # -- the scheduler ------------------------------------------------------------------------------------
 
@@ -119,7 +119,7 @@ class Life(Scope):
         world, id = self.world, copy.entry.id
         current, stale = world.is_current(copy), world.is_stale(copy)
         before = world.of(PARKED), len(world.of(FLYING))
-        verdict = self.backlog.gate(copy.entry, copy.ticket, redelivered=copy.redelivered)
+        verdict = self.backlog.gate(copy.entry, copy.ticket, again=copy.redelivered)
         if current:
             self._decided(copy.entry)
         if stale:
