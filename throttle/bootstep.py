@@ -10,9 +10,8 @@ from celery.worker import state
 from redis.exceptions import RedisError
 
 from throttle.deployment import Deployment, _deployments, deployment
-from throttle.entry import Due
-from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable
+from throttle.publisher import CeleryPublisher
 from throttle.scheduler import Scheduler
 from throttle.ticket import HEADER, Ticket
 
@@ -82,35 +81,6 @@ def scheduler_of(place: Deployment) -> Scheduler:
     return Scheduler(
         place.store, CeleryPublisher(place.app), place.backlogs, serves=lambda scope: not scope.startswith("queue:")
     )
-
-
-class CeleryPublisher:
-    """Publishes released tasks to the broker as they were, never through `apply_async` again."""
-
-    def __init__(self, app: Any) -> None:
-        self._app = app
-        self._connection: Any = None
-        self._producer: Any = None
-
-    final = False
-
-    def publish(self, envelope: Envelope, task: Due) -> None:
-        """Raises what kombu raises when the broker cannot be reached."""
-        self.open()
-        declare = [self._app.amqp.queues[envelope.queue]] if envelope.queue else []
-        envelope.publish(self._producer, str(task.header), declare=declare, retry=False)
-
-    def open(self) -> None:
-        """Connect, so that the first task is not late."""
-        if self._producer is None:
-            self._connection = self._app.connection_for_write()
-            self._producer = self._app.amqp.Producer(self._connection.default_channel, auto_declare=False)
-
-    def close(self) -> None:
-        """Drop the connection; the next publish makes a new one."""
-        connection, self._connection, self._producer = self._connection, None, None
-        if connection is not None:
-            connection.close()
 
 
 @signals.worker_process_init.connect(weak=False)

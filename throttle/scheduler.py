@@ -10,7 +10,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any
 from uuid import uuid4
 
 from redis.exceptions import RedisError, ResponseError
@@ -19,6 +19,7 @@ from throttle.backlog import SCOPES_TTL, Backlog
 from throttle.entry import Due
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
+from throttle.publisher import OUTAGES, Publisher
 from throttle.scripts import script
 from throttle.store import Store, translate
 
@@ -29,22 +30,6 @@ RENEW = 0.8 * LEAD
 ROUND = 0.008  #: s between two looks at one scope: at 1,000/s it takes 8 tasks at a time
 CONFIRM = 1.0  #: s within which a published task is confirmed (its claim lasts 5)
 SWEEP = 30.0  #: s between looks for scopes that a lost notification did not tell of
-
-
-class Publisher(Protocol):
-    """Gives a released task to where it belongs."""
-
-    #: Whether what is published is done; a Celery task is not: its start ends its way.
-    final: bool
-
-    def publish(self, envelope: Envelope, task: Due) -> None:
-        """Publish, or raise."""
-
-    def open(self) -> None:
-        """Connect ahead of the first task; may raise, and is tried again by `publish`."""
-
-    def close(self) -> None:
-        """Let go of connections; also after an error."""
 
 
 class Scheduler:
@@ -196,10 +181,13 @@ class Scheduler:
         try:
             self.publisher.publish(envelope, task)
         except Exception as exc:
+            self._close_publisher()
+            if not isinstance(exc, OUTAGES):  # it is the message: tried again when its lease ends, in 5 s
+                logger.error("scope %s: task %s cannot be published: %r", scope.backlog.scope, task.id, exc)  # noqa: TRY400
+                return True
             scope.failures += 1
             log = logger.warning if scope.failures == 1 else logger.debug
             log("scope %s: cannot publish, tasks stay parked: %r", scope.backlog.scope, exc)
-            self._close_publisher()
             return False
         scope.unconfirmed.append(task)
         return True

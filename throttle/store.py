@@ -56,6 +56,8 @@ class Store:
         timeout: float = 5.0,
         now: Callable[[], int] | None = None,
     ) -> None:
+        if not isinstance(source, (str, redis.Redis)) and not callable(source):
+            raise ThrottleError(f"{type(source).__name__} is no redis.Redis (Redis Cluster is not supported yet)")
         self.namer = namer or Namer()
         self._source = check_url(source) if isinstance(source, str) else source
         self._timeout, self._now = timeout, now

@@ -12,8 +12,8 @@ from celery import signature
 from kombu import Connection, Queue
 
 from tests.fleet import Fleet
-from throttle.bootstep import CeleryPublisher
 from throttle.envelope import HEADER, Envelope
+from throttle.publisher import CeleryPublisher
 from throttle.testing import unthrottled
 
 #: Set by a transport for each delivery, not by the sender.

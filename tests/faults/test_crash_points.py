@@ -336,3 +336,30 @@ def test_a_cost_beyond_a_burst_that_shrank_does_not_stand_in_the_way(server: Red
     rig.backlog.set_rate(TokenBucket("100/s", 10))
     rig.clock.advance(1)
     assert [due.id for due in due_of(rig.backlog)] == ["second"]
+
+
+def test_a_message_that_cannot_be_published_does_not_stop_the_others(server: RedisServer) -> None:
+    """Poison: whatever is wrong with one message, the others of its scope go out."""
+    rig = Rig(server, TokenBucket("1000/s", 10))
+    rig.backlog.set_rate(TokenBucket(0))
+    rig.park(3)
+    rig.backlog.reset_rate()
+    rig.clock.advance(1)
+    published = []
+
+    class Publisher:
+        final = False
+
+        def publish(self, envelope: object, task: Due) -> None:
+            if task.id.endswith("1"):
+                raise ValueError("poison")
+            published.append(task.id)
+
+        def open(self) -> None: ...
+        def close(self) -> None: ...
+
+    scheduler = Scheduler(rig.backlog.store, Publisher(), lambda: [rig.backlog])
+    scheduler._discover()
+    for scope in scheduler._scopes.values():
+        scheduler._serve(scope)
+    assert len(published) == 2

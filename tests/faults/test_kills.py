@@ -20,7 +20,8 @@ from throttle.testing import excess
 SCHEDULER = """
 import os, signal, sys
 from tests.celery.project import app
-from throttle.bootstep import CeleryPublisher, scheduler_of
+from throttle.bootstep import scheduler_of
+from throttle.publisher import CeleryPublisher
 from throttle.deployment import deployment
 
 when, at = sys.argv[1], int(sys.argv[2])
