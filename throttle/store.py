@@ -10,13 +10,25 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import redis
-from redis.exceptions import RedisError
+from redis.exceptions import (
+    BusyLoadingError,
+    ClusterDownError,
+    MasterDownError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisError,
+    TryAgainError,
+)
 
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.scripts import script
 
 logger = logging.getLogger(__name__)
+
+#: What a server in trouble says from within a script; redis-py takes the first word off those it has a class for.
+_SERVER = (BusyLoadingError, ClusterDownError, MasterDownError, OutOfMemoryError, ReadOnlyError, TryAgainError)
+_SERVER_WORDS = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM ", "MISCONF", "NOREPLICAS")
 
 SCHEMES = ("redis", "rediss", "unix", "redis+socket")
 
@@ -137,6 +149,6 @@ def translate(exc: RedisError) -> Exception:
         return exc
     if "not allowed from script" in text or "non deterministic" in text:
         return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
-    if "user_script" in text:
+    if "user_script" in text and not (isinstance(exc, _SERVER) or any(word in text for word in _SERVER_WORDS)):
         logger.error("a script failed, which is a bug of celery-throttled; tasks wait meanwhile: %s", text)
     return StoreUnavailable(f"Redis cannot serve: {text or type(exc).__name__}")
