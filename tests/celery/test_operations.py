@@ -45,7 +45,10 @@ def test_b49_a_hundred_tasks_share_the_connections(fleet_of: Callable[..., Fleet
 
 def test_every_key_has_an_end(fleet_of: Callable[..., Fleet], limiter_server: RedisServer) -> None:
     """Rule 9: after parks, ETAs, kills, overrides and a drain, no key is left that would stay for ever."""
-    fleet = fleet_of(PROJECT_REDIS=limiter_server.url(), PROJECT_RATE="50/s", PROJECT_LEASE="1", PROJECT_VISIBILITY="1")
+    fleet = fleet_of(
+        PROJECT_REDIS=limiter_server.url(), PROJECT_RATE="50/s", PROJECT_LEASE="1", PROJECT_VISIBILITY="1",
+        PROJECT_LATE="1", PROJECT_REJECT="1",
+    )  # fmt: skip
     project, client = fleet.project, limiter_server.client()
     first = fleet.worker(concurrency=1)
     for n in range(20):

@@ -16,9 +16,9 @@ from throttle.testing import excess
 
 @pytest.fixture
 def rabbit_fleet(rabbitmq: RabbitMQ, fleet_of: Callable[..., Fleet], request: pytest.FixtureRequest) -> Fleet:
-    """A fleet on a queue of its own."""
+    """A fleet on a queue of its own; acknowledges late."""
     name = request.node.name.replace("[", "_").replace("]", "")[:60]
-    return fleet_of(broker=rabbitmq.url(), PROJECT_QUEUE=name, PROJECT_RATE="20/s", PROJECT_LEASE="3")
+    return fleet_of(broker=rabbitmq.url(), PROJECT_QUEUE=name, PROJECT_RATE="20/s", PROJECT_LEASE="3", PROJECT_LATE="1")
 
 
 def test_paced_from_submit_and_from_the_gate(rabbit_fleet: Fleet) -> None:
