@@ -35,9 +35,12 @@ class Level:
         """Back into the bucket; never beyond full."""
         self.level, self.seen = min(self.burst * self.interval, self.at(now) + cost * self.interval), now
 
-    def change(self, now: int, interval: int) -> None:
-        """Another rate (0: closed, which changes nothing): the units in it stay."""
-        if interval not in (0, self.interval):
-            lacking = self.burst * self.interval - self.at(now)
-            self.level = self.burst * interval - -(-lacking * interval // self.interval)
-            self.interval, self.seen, self.rounded = interval, now, self.rounded + 2
+    def change(self, now: int, interval: int, burst: int) -> None:
+        """Another limit (interval 0: closed, which changes nothing): the units in it stay, as far as it holds them."""
+        if interval and (interval, burst) != (self.interval, self.burst):
+            inside = self.at(now) * interval // self.interval
+            if self.at(now) < self.burst * self.interval or burst < self.burst:
+                self.level = min(max(0, inside), burst * interval)
+            else:
+                self.level = burst * interval  # full stays full
+            self.interval, self.burst, self.seen, self.rounded = interval, burst, now, self.rounded + 2

@@ -1,14 +1,16 @@
--- A bucket is one string key: '<tat> <seen> <interval>'. `seen` is the clock when it was written: should the
--- clock stand before that, time has stepped back, and the bucket goes on as if time had stood still meanwhile.
--- `interval` is the emission interval of then: should the rate have changed, the units it lacks stay the
--- same, and take the new rate's time to come back (never more than the burst: it is empty at worst).
+-- A bucket is one string key: '<tat> <seen> <interval> <burst>'. `seen` is the clock when it was written:
+-- should the clock stand before that, time has stepped back, and the bucket goes on as if time had stood still
+-- meanwhile. Interval and burst are those of then: should the limit have changed, the units in it stay, as far
+-- as it still holds them, and those it lacks come back at the new rate.
 
--- bucket_rescale: the TAT under a new interval. Closed (0) tells nothing of the units it lacks.
-local function bucket_rescale(tat, now, before, interval, burst)
-  if tat <= now or interval == 0 then return tat end
+-- bucket_rescale: the TAT under a changed limit. Closed (interval 0) tells nothing of the units it lacks.
+local function bucket_rescale(tat, now, before, after)
+  if tat <= now or after.interval == 0 then return tat end
   local lacks = tat - now
-  if before > 0 then lacks = math.ceil(lacks * interval / before) end
-  return now + math.min(lacks, burst * interval)
+  if before.interval > 0 then
+    lacks = math.ceil(lacks * after.interval / before.interval) + (after.burst - before.burst) * after.interval
+  end
+  return now + math.max(0, math.min(lacks, after.burst * after.interval))
 end
 
 -- bucket_load: its TAT (`fresh` from now where there is none), and whether the bucket must be stored even if
@@ -17,16 +19,19 @@ end
 local function bucket_load(key, now, limit, fresh)
   local value = redis.call('GET', key)
   if not value then return now + fresh, fresh > 0 end
-  local tat, seen, before = string.match(value, '^(%d+) (%d+) (%d+)$')
-  tat, seen, before = tonumber(tat), tonumber(seen), tonumber(before)
-  local stepped, changed = now < seen, before ~= limit.interval and limit.interval > 0
+  local tat, seen, interval, burst = string.match(value, '^(%d+) (%d+) (%d+) (%d+)$')
+  tat, seen = tonumber(tat), tonumber(seen)
+  local before = {interval = tonumber(interval), burst = tonumber(burst)}
+  local stepped = now < seen
+  local changed = limit.interval > 0 and (before.interval ~= limit.interval or before.burst ~= limit.burst)
   if stepped then tat = tat - (seen - now) end
-  if changed then tat = bucket_rescale(tat, now, before, limit.interval, limit.burst) end
+  if changed then tat = bucket_rescale(tat, now, before, limit) end
   return tat, stepped or changed
 end
 
 -- bucket_store: it expires `keep` after it is full, when nothing is lost by forgetting it.
 local function bucket_store(key, tat, now, limit)
   local until_ms = math.ceil((math.max(tat, now) + limit.keep) / 1000) + 1
-  redis.call('SET', key, whole(tat) .. ' ' .. whole(now) .. ' ' .. whole(limit.interval), 'PXAT', whole(until_ms))
+  local value = string.format('%.0f %.0f %.0f %.0f', tat, now, limit.interval, limit.burst)
+  redis.call('SET', key, value, 'PXAT', whole(until_ms))
 end

@@ -4,7 +4,7 @@ local function pace_rescale(before, after, now)
   for i, limit in ipairs(after) do
     local old = before[i]
     if old and (old.interval ~= limit.interval or old.burst ~= limit.burst) then
-      changes[limit.name], changed = {old.interval, limit.interval, limit.burst}, true
+      changes[limit.name], changed = {old, limit}, true
     end
   end
   if not changed then return false end
@@ -12,7 +12,7 @@ local function pace_rescale(before, after, now)
   for m = 1, #flat, 2 do
     local change = changes[string.match(flat[m], '^([^|]*)|')]
     if change then
-      local tat = bucket_rescale(tonumber(flat[m + 1]), now, change[1], change[2], change[3])
+      local tat = bucket_rescale(tonumber(flat[m + 1]), now, change[1], change[2])
       redis.call('ZADD', RELEASES, whole(tat), flat[m])
     end
   end

@@ -191,7 +191,7 @@ def test_b27_lowering_the_rate_never_bursts(backlog: Make, clock: FakeClock) -> 
 def test_b27_the_burst_is_lowered_at_once(limiter: Limiter, clock: FakeClock) -> None:
     wide, narrow = TokenBucket("1000/s", 1000, name="n"), TokenBucket("1000/s", 10, name="n")
     assert limiter.acquire(wide)
-    assert sum(bool(limiter.acquire(narrow)) for _ in range(20)) == 10 - 1
+    assert sum(bool(limiter.acquire(narrow)) for _ in range(20)) == 10
     assert limiter.peek(narrow).retry_after == 0.001
 
 
@@ -362,3 +362,22 @@ def test_b40_a_lost_bucket_is_a_full_one(backlog: Make, clock: FakeClock) -> Non
     made.store.client.delete(made._buckets(("-",))[0])
     simulation.drained(30)
     assert excess(simulation.begun, 100_000, 5) <= 5
+
+
+def test_b07_b27_a_burst_lowered_below_a_waiting_cost_does_not_block_the_lane(backlog: Make, clock: FakeClock) -> None:
+    """It cannot be told to its sender any more: it takes a full bucket, and what it costs beyond comes after it."""
+    for key, keys in ((None, ("-",)), ("{k}", ("a",))):
+        made = backlog(TokenBucket("10/s", 10, key=key), scope=f"lowered {key}")
+        simulation = Simulation(made, clock)
+        for n in range(3):
+            simulation.submit(entry(n, keys[0], keys=keys, cost=10))
+        simulation.submit(entry("small", keys[0], keys=keys))
+        simulation.run(0.1)
+        assert simulation.ids() == ["0"]
+        made.set_rate(TokenBucket("10/s", 2))
+        simulation.heed()
+        before = clock()
+        simulation.drained(60)
+        assert simulation.ids() == ["0", "1", "2", "small"]
+        after = [(begun.at - before) / 1e6 for begun in simulation.begun[1:]]
+        assert after == pytest.approx([0.1, 1.1, 2.0], abs=0.05)

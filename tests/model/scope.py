@@ -115,7 +115,7 @@ class Scope(RuleBasedStateMachine):
             held = [now + 0.0]
             for i, (interval, burst, wide) in enumerate(limits):
                 tat = max(now, tats.get(f"{i + 1}|{entry.keys[i]}", 0))
-                held.append((tat + (entry.costs[i] - burst) * interval) if interval else float("inf"))
+                held.append((tat + (min(entry.costs[i], burst) - burst) * interval) if interval else float("inf"))
                 if wide and held[-1] > now + AHEAD:
                     return
             if max(*held, entry.eta) <= now + AHEAD or 0 < entry.expires < now:
@@ -157,7 +157,7 @@ class Scope(RuleBasedStateMachine):
         return what
 
     def _decided(self, entry: Entry) -> None:
-        self.world.decide(entry, [interval for interval, _, _ in self.declared()])
+        self.world.decide(entry, self.declared())
 
     def _drop(self, copy: Copy) -> str:
         """Celery drops what has expired, whichever copy of it."""

@@ -207,15 +207,15 @@ class Life(Scope):
         for task in gone:
             self.world.end(task.entry.id, started=False)
 
-    @rule(rate=st.sampled_from(["1/s", "100/s", 0, None]))
-    def set_rate(self, rate: object) -> None:
-        """Bursts stay, so that costs still fit; `None`: back to the coded rate."""
+    @rule(rate=st.sampled_from(["1/s", "100/s", 0, None]), burst=st.sampled_from([0, 0, 1, 2, 50]))
+    def set_rate(self, rate: object, burst: int) -> None:
+        """Bursts change, too, below what a waiting task costs. `None`: back to the coded rate."""
         limit = self.world.limits[0]
         self.world.take_leave()
         if rate is None:
             self.backlog.reset_rate()
         else:
-            self.backlog.set_rate(TokenBucket(rate, limit.burst))
+            self.backlog.set_rate(TokenBucket(rate, burst or limit.burst))
 
     @rule(what=st.sampled_from(["limits", "releases", "bucket"]), lane=st.sampled_from(LANES))
     def redis_loses(self, what: str, lane: str) -> None:

@@ -118,8 +118,9 @@ class World:
         for i, limit in enumerate(self.limits):
             level, cost = self.level(i, copy.entry.keys[i]), copy.entry.costs[i]
             left = level.at(copy.begins) - cost * level.interval
-            assert left >= -level.rounded, f"{copy.entry.id} starts {-left} us too early for {limit}"
-            level.level, level.seen = max(0, left), copy.begins
+            lacks = min(cost, level.burst) * level.interval - level.at(copy.begins)
+            assert lacks <= level.rounded, f"{copy.entry.id} starts {lacks} us too early for {limit}"
+            level.level, level.seen = left if cost > level.burst else max(0, left), copy.begins
 
     def run(self, copy: Copy) -> None:
         """A body begins."""
@@ -135,10 +136,10 @@ class World:
             self.levels[index, key] = Level(limit.interval, limit.burst, full, 0)
         return self.levels[index, key]
 
-    def decide(self, entry: Entry, intervals: list[int]) -> None:
-        """A changed rate takes effect with the next decision: units stay, what fills them changes."""
-        for i, interval in enumerate(intervals):
-            self.level(i, entry.keys[i]).change(self.true, interval)
+    def decide(self, entry: Entry, limits: list[tuple[int, int, bool]]) -> None:
+        """A changed limit takes effect with the next decision."""
+        for i, (interval, burst, _) in enumerate(limits):
+            self.level(i, entry.keys[i]).change(self.true, interval, burst)
 
     def take_leave(self) -> None:
         """The rate changes: what was granted by the old one is used by the old one, for 80 ms at most."""
