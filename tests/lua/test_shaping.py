@@ -18,6 +18,9 @@ from throttle.testing import FakeClock
 
 Make = Callable[..., Backlog]
 
+#: Arithmetic over many tasks: one version of Redis will do.
+once = pytest.mark.parametrize("any_process", ["system"], indirect=True)
+
 
 def test_b13_initial_units_are_those_of_first_use(backlog: Make, clock: FakeClock) -> None:
     simulation = Simulation(backlog(TokenBucket("1/s", 5, initial=0)), clock)
@@ -98,6 +101,7 @@ def test_a_client_that_decodes_replies_serves_as_well(server: RedisServer) -> No
     assert scope.release().due[-1].message == b"\xff\x00\n4"
 
 
+@once
 def test_b91_first_in_first_out_and_no_newcomer_overtakes(backlog: Make, clock: FakeClock) -> None:
     simulation = Simulation(backlog(TokenBucket("100/s", 10)), clock)
     for n in range(200):
@@ -109,6 +113,7 @@ def test_b91_first_in_first_out_and_no_newcomer_overtakes(backlog: Make, clock: 
     assert excess(simulation.begun, 10_000, 10) == 0
 
 
+@once
 def test_b15_the_whole_rate_is_used_while_tasks_wait(backlog: Make, clock: FakeClock) -> None:
     """Twice the rate comes in for 20 s; and each 10 s let out at least 99 % of what the limit allows."""
     simulation = Simulation(backlog(TokenBucket("10/s")), clock)
@@ -124,6 +129,7 @@ def test_b15_the_whole_rate_is_used_while_tasks_wait(backlog: Make, clock: FakeC
     assert times[-1] == pytest.approx(39.9, abs=0.1)
 
 
+@once
 def test_b11_each_is_let_out_at_its_own_slot_and_asks_twice_at_most(backlog: Make, clock: FakeClock) -> None:
     simulation = Simulation(backlog(TokenBucket("100/60s", 100)), clock)
     start = clock()
@@ -136,6 +142,7 @@ def test_b11_each_is_let_out_at_its_own_slot_and_asks_twice_at_most(backlog: Mak
     assert max(simulation.asked.values()) <= 2
 
 
+@once
 @pytest.mark.parametrize("late", [0, 3_000, 40_000])
 @pytest.mark.parametrize("every", [1, 7])
 @pytest.mark.parametrize(("rate", "burst"), [("10/s", 1), ("50/s", 5), ("1000/s", 1), ("1/min", 2)])
@@ -172,6 +179,7 @@ def test_b27_raising_the_rate_lets_the_rest_out_at_the_new_one(backlog: Make, cl
         assert excess(simulation.begun[1:], 100_000, 1) == 0
 
 
+@once
 def test_b27_lowering_the_rate_never_bursts(backlog: Make, clock: FakeClock) -> None:
     """The bucket was empty under the old rate, so it is under the new one."""
     made = backlog(TokenBucket("1000/s", 1000))
@@ -204,6 +212,7 @@ def test_b28_an_override_is_known_to_those_who_come_later(backlog: Make, clock: 
     assert made.submit(entry(7)).what == "parked"
 
 
+@once
 def test_b24_closed_parks_and_keeps(backlog: Make, clock: FakeClock) -> None:
     for key in (None, "{k}"):
         made = backlog(TokenBucket(0, key=key), scope=f"closed {key}")
@@ -238,6 +247,7 @@ def test_b90_a_key_with_a_long_backlog_does_not_hold_up_another(backlog: Make, c
     assert "b" in simulation.ids()
 
 
+@once
 def test_b90_a_common_limit_is_shared_fairly(backlog: Make, clock: FakeClock) -> None:
     """20 keys with 10 to 2,000 tasks each: whoever still waits gets its equal share of the common limit."""
     simulation = Simulation(backlog(TokenBucket("200/s", key="{k}"), TokenBucket("100/s")), clock)
