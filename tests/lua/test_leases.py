@@ -1,0 +1,135 @@
+"""What is let out comes back, should it be lost: leases, attempts, and copies that are dead; B60, B62."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from tests.simulation import entry
+from throttle import TokenBucket
+from throttle.backlog import CLAIM, LEASE, LONGEST_LEASE, Backlog
+from throttle.entry import Due
+from throttle.testing import FakeClock
+
+Make = Callable[..., Backlog]
+
+
+@pytest.fixture
+def made(backlog: Make) -> Backlog:
+    """A scope in which two tasks wait and nothing holds them."""
+    scope = backlog(TokenBucket("1000/s", 100))
+    scope.set_rate(TokenBucket(0))
+    assert [scope.submit(entry(n)).what for n in "ab"] == ["parked"] * 2
+    scope.reset_rate()
+    return scope
+
+
+def lease_ends(made: Backlog, id: str = "a") -> int:
+    return int(made.store.client.zscore(made.keys[7], id))
+
+
+def out(made: Backlog) -> list[Due]:
+    return made.release(recover=False).due
+
+
+def take(made: Backlog, task: Due) -> str:
+    return made.start("take", task.id, task.ticket, task.slot, ("-",), (1,))[0]
+
+
+def test_a_claim_is_short_and_a_lease_is_long(made: Backlog, clock: FakeClock) -> None:
+    first, second = out(made)
+    assert lease_ends(made) == lease_ends(made, "b") == clock() + CLAIM
+    assert made.confirm([(first.id, first.ticket), (second.id, "1")]) == 1
+    assert lease_ends(made) == clock() + LEASE
+    assert made.recover() == 0
+    clock.tick(CLAIM)
+    assert made.recover() == 1, "the scheduler died before it could confirm the second"
+    clock.tick(LEASE - CLAIM)
+    assert made.recover() == 1
+    assert [task.id for task in out(made)] == ["a", "b"], "back at the head of the lane"
+
+
+def test_each_attempt_has_twice_the_lease_an_hour_at_most(made: Backlog, clock: FakeClock) -> None:
+    leases = []
+    for _ in range(10):
+        first = out(made)[0]
+        made.confirm([(first.id, first.ticket)])
+        leases.append(lease_ends(made) - clock())
+        clock.tick(LONGEST_LEASE)
+        assert made.recover() == 2
+    assert leases == [min(LONGEST_LEASE, LEASE * 2**n) for n in range(10)]
+
+
+def test_a_task_that_only_came_too_soon_has_no_attempt_counted(made: Backlog, clock: FakeClock) -> None:
+    first, _ = out(made)
+    made.set_rate(TokenBucket(0))
+    assert take(made, first) == "parked"
+    made.reset_rate()
+    (again,) = out(made)
+    made.confirm([(again.id, again.ticket)])
+    assert lease_ends(made) == clock() + LEASE
+
+
+def test_only_the_last_copy_starts(made: Backlog, clock: FakeClock) -> None:
+    first, _ = out(made)
+    clock.tick(CLAIM)
+    made.recover()
+    second, _ = out(made)
+    assert take(made, first) == "stale"
+    assert made.gate(entry("a"), first.ticket).what == "stale"
+    assert take(made, second) == "go"
+    assert take(made, first) == "stale", "also after the other has started"
+    assert made.gate(entry("a"), first.ticket, again=True).what == "stale"
+    clock.tick(23 * 3600 * 10**6)
+    assert take(made, first) == "stale", "for a day, longer than brokers redeliver"
+
+
+def test_what_is_named_comes_back_at_once(made: Backlog) -> None:
+    """The broker refused it."""
+    first, second = out(made)
+    assert made.recover([first.id, "unknown"]) == 1
+    assert made.depth() == 1
+    assert out(made)[0].id == first.id
+    assert take(made, second) == "go"
+
+
+def test_a_worker_that_holds_it_renews(made: Backlog, clock: FakeClock) -> None:
+    first, _ = out(made)
+    for _ in range(10):
+        clock.tick(CLAIM - 1)
+        assert made.gate(entry("a"), first.ticket).what == "go"
+        assert lease_ends(made) == clock() + LEASE
+        clock.tick(10)
+
+
+def test_a_crash_between_taking_a_start_and_the_body_loses_nothing(made: Backlog, clock: FakeClock) -> None:
+    first, second = out(made)
+    made.set_rate(TokenBucket("100/s"))
+    assert take(made, first) == "go"
+    assert take(made, second) == "hold"
+    clock.tick(CLAIM)
+    assert made.recover() == 1
+    assert made.start("begin", second.id, second.ticket, second.slot, ("-",), (1,)) == ("stale", 0)
+    assert [task.id for task in out(made)] == ["b"]
+
+
+def test_many_lost_at_once_come_back_in_order(backlog: Make, clock: FakeClock) -> None:
+    made = backlog(TokenBucket("1000000/s", 10**6))
+    for n in range(64):
+        made.submit(entry(n))
+    clock.tick(LEASE)
+    while made.recover(batch=10):
+        pass
+    assert [task.id for task in made.release(batch=1000).due] == [str(n) for n in range(64)]
+
+
+def test_counters_tell_what_happened(made: Backlog, clock: FakeClock) -> None:
+    first, second = out(made)
+    take(made, first)
+    clock.tick(CLAIM)
+    made.recover()
+    made.submit(entry("c"))
+    counts = made.counters()
+    assert (counts["parked"], counts["released"], counts["started"], counts["recovered"]) == (3, 2, 1, 1)
+    assert second.id == "b"
