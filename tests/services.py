@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
 
 
 def free_port() -> int:
@@ -56,9 +58,12 @@ class RedisServer:
         self.process = subprocess.Popen(
             [self.executable, *args, *self.options], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
         )
-        for _ in range(500):
+        probe = redis.Redis(port=self.port, retry=Retry(NoBackoff(), 0))  # its own retries wait for up to a second each
+        for _ in range(1000):
+            if self.process.poll() is not None:
+                break
             with contextlib.suppress(redis.exceptions.RedisError):
-                if self.client().ping():
+                if probe.ping():
                     return
             time.sleep(0.01)
         raise RuntimeError(f"{self.executable} did not start")

@@ -133,3 +133,18 @@ def test_counters_tell_what_happened(made: Backlog, clock: FakeClock) -> None:
     counts = made.counters()
     assert (counts["parked"], counts["released"], counts["started"], counts["recovered"]) == (3, 2, 1, 1)
     assert second.id == "b"
+
+
+def test_a_copy_of_what_has_started_and_waits_again_is_dead(made: Backlog, clock: FakeClock) -> None:
+    """Its worker died in the body; the broker gave it another life, which must not be taken by an old copy."""
+    first, _ = out(made)
+    assert take(made, first) == "go"
+    made.set_rate(TokenBucket(0))
+    assert made.gate(entry("a"), first.ticket, again=True).what == "parked"
+    for again in (True, False):
+        assert made.gate(entry("a"), first.ticket, again=again).what == "stale"
+    assert take(made, first) == "stale"
+    made.reset_rate()
+    (second,) = [task for task in out(made) if task.id == "a"]
+    assert take(made, first) == "stale"
+    assert take(made, second) == "go"
