@@ -86,7 +86,8 @@ class Deployment:
 
     def tagged(self, tag: str) -> Backlog:
         """The backlog of a scope by its name in Redis, which a ticket carries."""
-        return Backlog.tagged(self.store, tag)
+        known = (backlog for backlog in tuple(self._backlogs.values()) if backlog.tag == tag)
+        return next(known, None) or Backlog.tagged(self.store, tag)  # which can ring no bell: it lacks the scope's name
 
     def calm(self, backlog: Backlog) -> Calm:
         """What this process knows of the backlog's calm lanes."""
