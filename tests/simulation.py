@@ -51,6 +51,7 @@ class Simulation:
     def __init__(self, backlog: Backlog, clock: FakeClock, late: Callable[[str], int] = lambda _: 0) -> None:
         self.backlog, self.clock, self.late = backlog, clock, late
         self.begun: list[Begun] = []
+        self.dropped: Callable[[str], Any] = lambda _: None
         self.asked: dict[str, int] = {}  # how often each task came before the limits
         self.waits: list[int] = []  # µs between asking for a start and starting, all in a pool slot
         self.reparked = self.looks = 0
@@ -148,6 +149,10 @@ class Simulation:
 
     def _ask(self, mode: str, task: Due) -> None:
         known = self._entries[task.id]
+        if 0 < known.expires < self.clock():  # Celery drops it, and ours tells Redis
+            self.backlog.forget((task.id, task.ticket))
+            self.dropped(task.id)
+            return
         what, wait = self.backlog.start(mode, task.id, task.ticket, task.slot, known.keys, known.costs)
         then = self.clock() + wait
         if what in ("go", "hold") and mode == "take":

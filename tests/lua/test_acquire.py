@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from tests.reference import Level
 from tests.services import RedisServer
 from throttle import CostExceedsLimit, Decision, InvalidRate, Limiter, ThrottleError, TokenBucket
-from throttle.store import Store
 from throttle.testing import EPOCH, FakeClock
 
 PROPERTY = settings(
@@ -268,27 +267,6 @@ def test_two_limits_of_one_name_in_one_question_are_refused(limiter: Limiter) ->
         limiter.acquire(TokenBucket("10/s", name="a"), TokenBucket("5/min", name="a"))
     with pytest.raises(InvalidRate, match="name"):
         limiter.acquire(TokenBucket("10/s"), TokenBucket("10/s"))
-
-
-def test_any_clock_of_the_client_gives_the_same_answer(any_server: RedisServer, monkeypatch: Any) -> None:
-    """B17, B20: the only clock is Redis's."""
-    import time
-
-    limiter, limit = Limiter(any_server.client(), "clocks"), TokenBucket("1/h")
-    assert limiter.acquire(limit)
-    waits = []
-    real = time.time
-    for hours in (0, 1, -1):
-        monkeypatch.setattr(time, "time", lambda hours=hours: real() + 3600 * hours)
-        waits.append(limiter.acquire(limit).retry_after)
-    assert max(waits) - min(waits) < 1
-    assert 3590 < min(waits) <= 3600
-
-
-def test_without_a_test_clock_redis_is_asked(any_server: RedisServer) -> None:
-    limiter = Limiter(Store(any_server.client()), "real")
-    said = [limiter.acquire(TokenBucket("100/h", 100)) for _ in range(3)]
-    assert [answer.remaining for answer in said] == [99, 98, 97]
 
 
 def test_a_limit_of_tasks_asks_for_its_key(limiter: Limiter) -> None:

@@ -233,3 +233,22 @@ def test_five_schedulers_release_each_task_once(backlog: Make, clock: Any, any_s
     for thread in threads:
         thread.join()
     assert sorted(taken, key=int) == [str(n) for n in range(2000)]
+
+
+def test_any_clock_of_the_client_gives_the_same_answer(any_server: RedisServer, monkeypatch: Any) -> None:
+    """B17, B20: the only clock is Redis's."""
+    limiter, limit = Limiter(any_server.client(), "clocks"), TokenBucket("1/h")
+    assert limiter.acquire(limit)
+    waits = []
+    real = time.time
+    for hours in (0, 1, -1):
+        monkeypatch.setattr(time, "time", lambda hours=hours: real() + 3600 * hours)
+        waits.append(limiter.acquire(limit).retry_after)
+    assert max(waits) - min(waits) < 1
+    assert 3590 < min(waits) <= 3600
+
+
+def test_without_a_test_clock_redis_is_asked(any_server: RedisServer) -> None:
+    limiter = Limiter(Store(any_server.client()), "real")
+    said = [limiter.acquire(TokenBucket("100/h", 100)) for _ in range(3)]
+    assert [answer.remaining for answer in said] == [99, 98, 97]
