@@ -17,7 +17,7 @@ from celery import Celery
 from throttle import throttled
 
 app = Celery("examples.limit_a_task", broker=os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0"))
-app.conf.result_backend = app.conf.broker_url
+app.conf.update(result_backend=app.conf.broker_url, task_default_queue="examples.limit_a_task")
 
 
 @throttled("2/s")

@@ -19,7 +19,7 @@ from celery import Celery
 from throttle import LeakyBucket, TokenBucket, throttled
 
 app = Celery("examples.limit_per_customer", broker=os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0"))
-app.conf.result_backend = app.conf.broker_url
+app.conf.update(result_backend=app.conf.broker_url, task_default_queue="examples.limit_per_customer")
 
 
 @throttled(LeakyBucket("1/s", key="{customer}"), TokenBucket("10/s"))

@@ -17,7 +17,7 @@ from throttle import throttled
 
 BROKER = os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0")
 app = Celery("examples.raw_producer", broker=BROKER)
-app.conf.result_backend = BROKER
+app.conf.update(result_backend=BROKER, task_default_queue="examples.raw_producer")
 
 
 @throttled("2/s")
@@ -32,7 +32,7 @@ def publish(number):
     with Connection(BROKER) as connection:
         connection.Producer().publish(
             [[number], {}, {"callbacks": None, "errbacks": None, "chain": None, "chord": None}],
-            routing_key="celery",
+            routing_key="examples.raw_producer",
             exchange="",
             serializer="json",
             headers={"lang": "go", "task": "send_sms", "id": task_id, "root_id": task_id, "parent_id": None},

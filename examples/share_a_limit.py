@@ -18,7 +18,7 @@ from celery import Celery
 from throttle import throttled
 
 app = Celery("examples.share_a_limit", broker=os.environ.get("CELERY_BROKER_URL", "redis://localhost:6379/0"))
-app.conf.result_backend = app.conf.broker_url
+app.conf.update(result_backend=app.conf.broker_url, task_default_queue="examples.share_a_limit")
 vendor = throttled("4/s", scope="vendor")
 
 

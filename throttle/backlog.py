@@ -11,7 +11,8 @@ from uuid import uuid4
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
 from throttle.entry import Due, Entry, Look, Verdict
-from throttle.limits import TokenBucket, stored_name
+from throttle.errors import ThrottleError
+from throttle.limits import TokenBucket, lane_of, stored_name
 from throttle.scripts import script
 from throttle.store import Store, translate
 
@@ -174,13 +175,32 @@ class Backlog:
 
     # -- looking ---------------------------------------------------------------------------------------
 
-    def depth(self, key: object = None) -> int:
-        """Tasks parked (not those released and not yet started)."""
-        ask, (_, _, line, _, _, _, delayed, *_) = self.store.command, self.keys
-        if key is None:
+    def depth(self, *key: object) -> int:
+        """Tasks that wait, for their turn or their ETA (not those released and not yet started).
+
+        Args:
+            key: of one lane: a value for each limit that has a key, in their order.
+        """
+        ask, (_, _, line, messages, _, _, delayed, *_) = self.store.command, self.keys
+        if not key:
             return int(ask("ZCARD", line)) + int(ask("ZCARD", delayed))
-        lane = self.store.namer.identity(key)
-        return int(ask("ZLEXCOUNT", line, f"[{lane}|", f"({lane}}}"))
+        lane = self.lane(key)
+        ahead = ask("ZRANGE", delayed, 0, -1)
+        entries = ask("HMGET", messages, *ahead) if ahead else []
+        begins = f"{lane}\n".encode()
+        delayed_here = sum(1 for entry in entries if entry and bytes(entry).startswith(begins))
+        return int(ask("ZLEXCOUNT", line, f"[{lane}|", f"({lane}}}")) + delayed_here
+
+    def lane(self, key: Sequence[object]) -> str:
+        """The lane of these keys.
+
+        Raises:
+            ThrottleError: not as many as the scope has limits with a key.
+        """
+        keyed = [limit for limit in self.limits if limit.key is not None]
+        if len(key) != len(keyed):
+            raise ThrottleError(f"scope {self.scope!r} has {len(keyed)} limits with a key, {len(key)} were given")
+        return lane_of([self.store.namer.identity(one) for one in key], self.store.namer.identity)
 
     def counters(self) -> dict[str, int]:
         """Counts since the scope was first used: parked, granted, released, started, reparked, recovered."""
@@ -208,10 +228,9 @@ class Backlog:
             self.store.command("DEL", *buckets)
         self._call("reset", self._bell())
 
-    def purge(self, key: object = None) -> int:
-        """Throw away what is parked, of one key or all; returns how many there were."""
-        lane = "" if key is None else self.store.namer.identity(key)
-        return int(self._call("purge", [lane], timed=False))
+    def purge(self, *key: object) -> int:
+        """Throw away what waits, of one lane (see `depth`) or all; returns how many there were."""
+        return int(self._call("purge", [self.lane(key) if key else ""], timed=False))
 
     def _buckets(self, keys: Sequence[str]) -> list[str]:
         """The start bucket of each limit."""

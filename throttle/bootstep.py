@@ -40,6 +40,7 @@ class ThrottleStep(bootsteps.StartStopStep):
         try:
             for backlog in place.backlogs():
                 backlog.declare(replace=True)
+                logger.info("throttled: %s %s", backlog.scope, " and ".join(map(str, backlog.limits)))
             place.clock.sample()
         except StoreUnavailable as exc:
             place.complain("worker: %s", exc)

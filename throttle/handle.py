@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from throttle.deployment import deployment
+from throttle.errors import InvalidRate
 from throttle.limits import TokenBucket
 
 
@@ -24,9 +25,9 @@ class Handle:
         """The limits as coded."""
         return tuple(self._task.__throttle__.limits)
 
-    def depth(self, key: object = None) -> int:
-        """Tasks waiting in the scope, or those of one key."""
-        return int(self.backlog.depth(key))
+    def depth(self, *key: object) -> int:
+        """Tasks waiting in the scope, or those of one key (with several keyed limits, a value for each)."""
+        return int(self.backlog.depth(*key))
 
     def set_rate(self, rate: object, *, burst: int | None = None) -> None:
         """Override the first limit's rate for the whole fleet, at once, until `reset_rate`; 0 closes it.
@@ -37,7 +38,7 @@ class Handle:
         coded = self.limits[0]
         limit = TokenBucket(rate, coded.burst if burst is None else burst)
         if limit.rate is None:
-            raise ValueError("a rate can be raised or 0, not removed, at run time")
+            raise InvalidRate('no limit cannot be set at run time; say set_rate("1000000/s"), or reset_rate()')
         self.backlog.set_rate(limit)
 
     def reset_rate(self) -> None:
@@ -48,9 +49,13 @@ class Handle:
         """Forget what was charged: the buckets are as new. Waiting tasks stay."""
         self.backlog.reset()
 
-    def purge(self, key: object = None) -> int:
+    def purge(self, *key: object) -> int:
         """Throw away the waiting tasks, of one key or all; returns how many there were."""
-        return int(self.backlog.purge(key))
+        return int(self.backlog.purge(*key))
+
+    def __repr__(self) -> str:
+        limits = " and ".join(map(str, self.limits)) or "no limit"
+        return f"<throttle of {self._task.name}: {limits}>"
 
 
 class HandleProperty:

@@ -82,6 +82,8 @@ class Limiter:
         return f"{self._prefix}{_policy(limit)}|{'-' if whom is None else self._identity(whom)}"
 
     def _ask(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
+        if not all(isinstance(limit, TokenBucket) for limit in limits):
+            raise TypeError(f'{limits!r}: say TokenBucket("5/min") for a rate')
         active = [limit for limit in limits if limit.rate is not None]
         if not active:
             return Decision(True, 0, 0, 0.0, 0.0)

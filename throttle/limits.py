@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from urllib.parse import quote
 
@@ -15,7 +15,7 @@ DAY = 86400 * 10**6  # µs
 Key = "str | int | Callable[..., object] | None"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class TokenBucket:
     """At most `burst` units back to back from idle, then one per emission interval.
 
@@ -85,12 +85,19 @@ class TokenBucket:
         if cost > self.burst:
             raise CostExceedsLimit(cost, self.burst, key)
 
+    def __repr__(self) -> str:
+        said = [repr(str(self.rate)) if self.rate else repr(self.rate), f"burst={self.burst}"]
+        said += [
+            f"{name}={value!r}" for name in ("key", "initial", "name") if (value := getattr(self, name)) is not None
+        ]
+        return f"{type(self).__name__}({', '.join(said)})"
+
     def __str__(self) -> str:
         burst = f", burst {self.burst}" if self.burst != 1 else ""
         return f"{self.rate if self.rate is not None else 'no limit'}{burst}"
 
 
-@dataclass(frozen=True, init=False)
+@dataclass(frozen=True, init=False, repr=False)
 class LeakyBucket(TokenBucket):
     """Work leaves at an even pace: what the scheduler shapes tasks into.
 
@@ -117,3 +124,12 @@ def check_units(cost: object) -> int:
         InvalidRate: if it is not one.
     """
     return _whole("cost", cost, 0, 10**9)
+
+
+_LONGEST_LANE = 120
+
+
+def lane_of(keys: Sequence[str], identity: Callable[[object], str]) -> str:
+    """The name of the lane of these keys, as stored: themselves where short, '-' where there are none."""
+    lane = keys[0] if len(set(keys)) == 1 else ",".join(keys) or "-"
+    return lane if len(lane) <= _LONGEST_LANE else identity(lane)

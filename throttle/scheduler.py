@@ -85,7 +85,8 @@ class Scheduler:
             except (StoreUnavailable, RedisError, OSError) as exc:
                 failures += 1
                 pause = min(2.0, 0.1 * 2**failures) * random.uniform(0.5, 1)  # noqa: S311 - spreads a fleet
-                logger.warning("scheduler: Redis cannot serve, next try in %.1f s: %s", pause, exc)
+                log = logger.warning if failures % 30 == 1 else logger.debug  # about once a minute
+                log("scheduler: trying again until Redis serves: %s", exc)
                 self._drop()
             except Exception:
                 pause = 1.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from difflib import get_close_matches
 from typing import Any
 
 from throttle.errors import ThrottleError
@@ -46,6 +47,10 @@ class Settings:
         Raises:
             ThrottleError: a value that makes no sense, or no Redis anywhere.
         """
+        for name in list(app.conf):
+            if str(name).startswith("throttle_") and name not in DEFAULTS:
+                near = get_close_matches(name, DEFAULTS, 1) or sorted(DEFAULTS)
+                raise ThrottleError(f"there is no setting {name}; did you mean {near[0]}?")
         said = {name: app.conf.get(name, default) for name, default in DEFAULTS.items()}
         policy = said["throttle_on_store_error"]
         if policy not in POLICIES:
@@ -56,9 +61,16 @@ class Settings:
             said["throttle_key_secret"],
             bool(said["throttle_enabled"]),
             bool(said["throttle_scheduler"]),
-            float(said["throttle_timeout"]),
+            _seconds(said["throttle_timeout"]),
             policy,
         )
+
+
+def _seconds(said: Any) -> float:
+    try:
+        return float(said)
+    except (TypeError, ValueError) as exc:
+        raise ThrottleError(f"throttle_timeout is {said!r}; say a number of seconds") from exc
 
 
 def _redis_of(app: Any) -> str:

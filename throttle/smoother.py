@@ -62,7 +62,9 @@ class Smoother:
     ) -> None:
         self._connection = Connection(connection) if isinstance(connection, str) else connection
         self._source, self._target = _queue(source), _queue(target)
-        if not limits:
+        if self._source.name == self._target.name:
+            raise ThrottleError(f"source and target are both {self._target.name!r}: nothing would ever leave")
+        if not limits or not all(isinstance(limit, TokenBucket) for limit in limits):
             raise ThrottleError('a smoother needs a limit: Smoother(url, "in", "out", TokenBucket("10/s"))')
         self._store = Store(redis or _redis_of(self._connection), Namer(prefix))
         scope = f"{SCOPE}{self._source.name}>{self._target.name}"
@@ -84,7 +86,6 @@ class Smoother:
 
     def run(self, ready: Callable[[], None] = lambda: None) -> None:
         """Serve until `stop`, through failures of broker and Redis."""
-        self._backlog.declare(replace=True)
         self._scheduler.start()
         passing: tuple[type[BaseException], ...] = (
             *self._connection.recoverable_connection_errors, OperationalError, StoreUnavailable,
@@ -92,6 +93,7 @@ class Smoother:
         try:
             while not self._stop.is_set():
                 try:
+                    self._backlog.declare(replace=True)
                     self._consume(ready)
                 except passing as exc:
                     logger.warning("smoother %s: trying again in 1 s: %s", self._backlog.scope, exc)

@@ -8,9 +8,7 @@ from string import Formatter
 from typing import Any
 
 from throttle.errors import InvalidRate, ThrottleError
-from throttle.limits import TokenBucket, check_units
-
-_LONGEST_LANE = 120
+from throttle.limits import TokenBucket, check_units, lane_of
 
 
 class Spec:
@@ -38,7 +36,7 @@ class Spec:
             for limit in self.limits:
                 if limit.interval:
                     limit.check_cost(check_units(cost))
-        elif not isinstance(cost, str) and not callable(cost):
+        elif not callable(cost) and not _names(cost):
             raise InvalidRate(f"cost must be a whole number, a template or a callable, not {cost!r}")
         self._keys = [None if limit.key is None else _value(limit.key) for limit in self.limits]
         self._cost = _value(cost)
@@ -70,6 +68,8 @@ class Spec:
                         f"{what} template {template!r} names {name!r}, "
                         f"but {getattr(function, '__qualname__', function)} takes {takes}"
                     )
+            if isinstance(template, str) and template in arguments.names:
+                raise ThrottleError(f'{what} {template!r} is the same for all calls; did you mean "{{{template}}}"?')
         self._arguments = arguments
 
     def resolve(
@@ -90,7 +90,8 @@ class Spec:
         for limit, key in zip(self.limits, keys, strict=True):
             if limit.interval:
                 limit.check_cost(cost, None if key == "-" else key)
-        return _lane(self.limits, keys, identity), tuple(keys), (cost,) * len(keys)
+        apart = [key for limit, key in zip(self.limits, keys, strict=True) if limit.key is not None]
+        return lane_of(apart, identity), tuple(keys), (cost,) * len(keys)
 
     def _units(self, values: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         if isinstance(self.cost, int):
@@ -100,12 +101,6 @@ class Spec:
             return check_units(int(found) if isinstance(found, str) else found)
         except ValueError as exc:
             raise InvalidRate(f"cost {self.cost!r} gave {found!r}, which is no whole number of units") from exc
-
-
-def _lane(limits: Sequence[TokenBucket], keys: Sequence[str], identity: Callable[[object], str]) -> str:
-    apart = [key for limit, key in zip(limits, keys, strict=True) if limit.key is not None]
-    lane = apart[0] if len(set(apart)) == 1 else ",".join(apart) or "-"
-    return lane if len(lane) <= _LONGEST_LANE else identity(lane)
 
 
 def _names(template: object) -> list[str]:

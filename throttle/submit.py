@@ -66,7 +66,7 @@ class Submitter:
         try:
             verdict = backlog.submit(entry)
         except StoreUnavailable as exc:
-            place.complain("submit: %s; tasks go to the broker and wait in the worker's gate", exc)
+            place.complain("submit: %s; tasks go to the broker; workers follow throttle_on_store_error", exc)
             return envelope.publish(self._real, MAYBE, **rest)
         place.calm(backlog).told(entry.lane, verdict.calm, asked)
         if verdict.what == "parked":

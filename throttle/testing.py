@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
+from throttle.errors import ThrottleError
 from throttle.keys import Namer
 from throttle.limiter import Limiter
 from throttle.limits import TokenBucket
@@ -46,7 +48,10 @@ def fake_store(clock: FakeClock | None = None, **options: Any) -> Store:
 
     With a clock, time is what it says. Without one, it is the (possibly frozen: freezegun) time of Python.
     """
-    import fakeredis
+    try:
+        import fakeredis
+    except ImportError as exc:
+        raise ThrottleError("fake_store needs fakeredis: pip install 'celery-throttled[testing]'") from exc
 
     return Store(fakeredis.FakeRedis(**options), Namer(), now=clock)
 
@@ -61,9 +66,17 @@ def unthrottled(app: Any) -> Iterator[None]:
     """The off switch: within it, the app's tasks are sent and run as if undecorated."""
     from dataclasses import replace
 
-    from throttle.deployment import deployment
+    from throttle.deployment import _deployments, deployment
 
-    place = deployment(app)
+    try:
+        place: Any = deployment(app)
+    except ThrottleError:  # no Redis is configured, and none is needed
+        _deployments[app] = cast("Any", SimpleNamespace(settings=SimpleNamespace(enabled=False)))
+        try:
+            yield
+        finally:
+            _deployments.pop(app)
+        return
     before, place.settings = place.settings, replace(place.settings, enabled=False)
     try:
         yield

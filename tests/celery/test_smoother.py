@@ -111,7 +111,7 @@ def test_messages_leave_in_order_at_the_pace(broker: str, smooth: Start, downstr
     publish(broker, 60)
     got = downstream.wait(60)
     assert [message.headers["n"] for _, message in got] == list(range(60))
-    assert excess([at for at, _ in got], TokenBucket("50/s"), tolerance=0.015) == 0
+    assert excess([at for at, _ in got], TokenBucket("50/s"), tolerance=0.05) == 0
     assert smoother.depth() == 0
 
 
@@ -133,7 +133,7 @@ def test_several_limits_and_a_key_of_the_message(broker: str, smooth: Start, dow
     for parity in (0, 1):
         arrivals = [at for at, message in got if message.headers["n"] % 2 == parity]
         assert len(arrivals) == 10
-        assert excess(arrivals, TokenBucket("10/s"), tolerance=0.03) == 0
+        assert excess(arrivals, TokenBucket("10/s"), tolerance=0.05) == 0
 
 
 def test_what_waits_outlives_the_smoother(
