@@ -32,18 +32,30 @@ def test_b13_initial_units_are_those_of_first_use(backlog: Make, clock: FakeCloc
 
 
 def test_a_task_parked_again_comes_back_when_its_bucket_allows(backlog: Make, clock: FakeClock) -> None:
-    """Requests took the budget: the task goes round once more, not once each scheduler round."""
+    """Requests took the budget half a minute ago: the task goes round once more, and not by its own slot twice."""
     limit = TokenBucket("1/min", name="api")
     made = backlog(limit, scope="shared")
-    limiter = Limiter(made.store, "shared")
-    assert limiter.acquire(limit)
+    assert Limiter(made.store, "shared").acquire(limit)
+    clock.advance(30)
     simulation = Simulation(made, clock)
-    simulation.submit(entry(1))
+    assert simulation.submit(entry(1)) == "go"
     start = clock()
     simulation.drained(120)
-    assert simulation.begun[0].at - start == pytest.approx(60e6, abs=10)
+    assert simulation.begun[0].at - start == pytest.approx(30e6, abs=10)
     assert simulation.reparked == 1
     assert simulation.looks < 20
+
+
+def test_a_lost_copy_costs_no_slot(backlog: Make, clock: FakeClock) -> None:
+    """At one per hour, a scheduler that dies costs the five seconds of its claim and not an hour."""
+    made = backlog(TokenBucket("1/h"))
+    made.submit(entry(1))
+    clock.advance(31)
+    simulation = Simulation(made, clock)
+    assert made.recover() == 1
+    before = clock()
+    simulation.drained(20)
+    assert simulation.begun[0].at - before < 50_000
 
 
 def test_one_budget_for_requests_and_tasks(backlog: Make) -> None:
@@ -248,6 +260,6 @@ def test_rule_2_nobody_overtakes_who_waits_for_the_common_limit(backlog: Make, c
     simulation = Simulation(backlog(TokenBucket("100/s", key="{k}"), TokenBucket("1/s")), clock)
     said = [simulation.submit(entry(lane, lane, keys=(lane, "-"))) for lane in "abc"]
     assert said == ["go", "parked", "parked"]
-    simulation.run(1.5)
+    clock.advance(5)  # its slot has come, and no scheduler has looked yet
     assert simulation.submit(entry("d", "d", keys=("d", "-"))) == "parked"
     assert simulation.drained(10).ids() == ["a", "b", "c", "d"]
