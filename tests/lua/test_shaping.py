@@ -49,10 +49,11 @@ def test_a_task_parked_again_comes_back_when_its_bucket_allows(backlog: Make, cl
 def test_a_lost_copy_costs_no_slot(backlog: Make, clock: FakeClock) -> None:
     """At one per hour, a scheduler that dies costs the five seconds of its claim and not an hour."""
     made = backlog(TokenBucket("1/h"))
-    made.submit(entry(1))
+    simulation = Simulation(made, clock, late=lambda _: 60 * 10**6)
+    assert simulation.submit(entry(1)) == "go"
     clock.advance(31)
-    simulation = Simulation(made, clock)
     assert made.recover() == 1
+    simulation.late = lambda _: 0
     before = clock()
     simulation.drained(20)
     assert simulation.begun[0].at - before < 50_000
@@ -260,6 +261,7 @@ def test_rule_2_nobody_overtakes_who_waits_for_the_common_limit(backlog: Make, c
     simulation = Simulation(backlog(TokenBucket("100/s", key="{k}"), TokenBucket("1/s")), clock)
     said = [simulation.submit(entry(lane, lane, keys=(lane, "-"))) for lane in "abc"]
     assert said == ["go", "parked", "parked"]
+    simulation.run(0.1)
     clock.advance(5)  # its slot has come, and no scheduler has looked yet
     assert simulation.submit(entry("d", "d", keys=("d", "-"))) == "parked"
     assert simulation.drained(10).ids() == ["a", "b", "c", "d"]
