@@ -202,8 +202,10 @@ class Life(Scope):
     @rule(lane=st.sampled_from([None, *LANES]))
     @precondition(lambda self: len(self.world.of(PARKED, DELAYED)) > 3)
     def purge(self, lane: str | None) -> None:
-        gone = [task for task in self.world.of(PARKED, DELAYED) if lane in (None, task.entry.lane)]
-        assert self.backlog.purge(lane) == len(gone)
+        keys = () if lane is None or all(limit.key is None for limit in self.world.limits) else (lane,)
+        gone = [task for task in self.world.of(PARKED, DELAYED) if not keys or task.entry.lane == lane]
+        assert self.backlog.depth(*keys) == len(gone)
+        assert self.backlog.purge(*keys) == len(gone)
         for task in gone:
             self.world.end(task.entry.id, started=False)
 
