@@ -48,7 +48,7 @@ def park(task: object, envelope: Envelope, count: int, lanes: int) -> None:
             lane = f"tenant-{n % lanes}" if lanes else "-"
             entry = [id, lane, 0, 0, 0, lane, "1", data.replace(old, id.encode()), AHEAD, LEASE]
             bell = [place.store.namer.channel, backlog.scope]
-            pipe.evalsha(submit.sha, len(backlog.keys), *backlog.keys, "", *entry, *bell)
+            pipe.evalsha(submit.sha, len(backlog.keys), *backlog.keys, "", *entry, *bell, f"@{id}")
         pipe.execute()
         made += 500
 
