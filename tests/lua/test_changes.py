@@ -214,3 +214,40 @@ def test_b27_a_limit_that_was_closed_meanwhile(
     simulation.run(5)
     started = len(simulation.begun) - done
     assert started >= 45 if soon else started <= 1
+
+
+def test_reset_lets_go_what_waits_for_the_old_count(backlog: Make, clock: FakeClock) -> None:
+    made = backlog(TokenBucket("1/h", 2, key="{k}"))
+    simulation = Simulation(made, clock)
+    for n in range(4):
+        simulation.submit(entry(n, "a", keys=("a",)))
+    simulation.run(1)
+    assert simulation.ids() == ["0", "1"]
+    made.reset()
+    simulation.heed()
+    simulation.run(0.1)
+    assert simulation.ids() == ["0", "1", "2", "3"]
+
+
+def test_what_is_dropped_makes_room_in_flight_at_once(backlog: Make, clock: FakeClock) -> None:
+    """Else a scope whose workers drop what has expired would stand still until the next look, 20 s later."""
+    made = backlog(TokenBucket("100/s", 1000))
+    simulation = Simulation(made, clock, late=lambda _: 10**9)  # they never come to their starts
+    for n in range(80):
+        simulation.submit(entry(n))
+    simulation.run(1)
+    assert (made.flying(), made.depth()) == (64, 16)
+    made.forget(*(str(n) for n in range(16)))
+    simulation.heed()
+    simulation.run(0.1)
+    assert (made.flying(), made.depth()) == (64, 0)
+
+
+def test_to_close_and_open_again_changes_no_release_time(backlog: Make, clock: FakeClock) -> None:
+    made = backlog(TokenBucket("1/min", 5))
+    for n in range(7):
+        made.submit(entry(n))
+    before = made.store.client.zrange(made.keys[9], 0, -1, withscores=True)
+    made.set_rate(TokenBucket(0, 5))
+    made.reset_rate()
+    assert made.store.client.zrange(made.keys[9], 0, -1, withscores=True) == before

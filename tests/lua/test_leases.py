@@ -8,7 +8,7 @@ import pytest
 
 from tests.simulation import entry
 from throttle import TokenBucket
-from throttle.backlog import CLAIM, LEASE, LONGEST_LEASE, Backlog
+from throttle.backlog import AHEAD, CLAIM, LEASE, LONGEST_LEASE, Backlog
 from throttle.entry import Due
 from throttle.testing import FakeClock
 
@@ -147,4 +147,62 @@ def test_a_copy_of_what_has_started_and_waits_again_is_dead(made: Backlog, clock
     made.reset_rate()
     (second,) = [task for task in out(made) if task.id == "a"]
     assert take(made, first) == "stale"
+    assert take(made, second) == "go"
+
+
+def test_the_gate_parks_what_would_wait_in_the_pool(made: Backlog, clock: FakeClock) -> None:
+    first, _ = out(made)
+    made.set_rate(TokenBucket(0))
+    assert made.gate(entry("a"), first.ticket).what == "parked"
+    assert take(made, first) == "stale"
+    made.reset_rate()
+    assert [task.id for task in out(made)] == ["a"]
+
+
+def test_the_current_copy_delivered_again_makes_room_for_a_new_one(made: Backlog) -> None:
+    """The worker that had it may live and start it, so neither of the two may; the new one goes out at once."""
+    first, _ = out(made)
+    assert made.gate(entry("a"), first.ticket, again=True).what == "stale"
+    assert take(made, first) == "stale"
+    (new,) = out(made)
+    assert (new.id, take(made, new)) == ("a", "go")
+
+
+def test_a_message_without_our_header_delivered_again_is_known(backlog: Make, clock: FakeClock) -> None:
+    """By its id and which try it is: its first delivery was let through, lost its lease, and another copy started."""
+    made = backlog(TokenBucket("1000/s", 100))
+    first = made.gate(entry("x"), copy=(0, "delivery 1"))
+    clock.tick(LEASE)
+    assert made.recover() == 1
+    (second,) = out(made)
+    assert take(made, second) == "go"
+    assert made.start("take", "x", first.ticket, first.slot, ("-",), (1,)) == ("stale", 0)
+    assert made.gate(entry("x"), again=True, copy=(0, "delivery 2")).what == "stale"
+    assert made.gate(entry("x"), again=True, copy=(1, "delivery 3")).what == "go", "another try of the task"
+
+
+def test_a_question_asked_again_has_one_answer(backlog: Make, clock: FakeClock) -> None:
+    """The reply was lost, and the producer asks again about the same message."""
+    made = backlog(TokenBucket("1/s"))
+    args = [*made_args(made, "go"), "word 1"]
+    said = [made._declared("submit", args) for _ in range(3)]
+    assert [reply[0] for reply in said] == [b"go"] * 3
+    assert len({bytes(reply[1]) for reply in said}) == 1
+    args = [*made_args(made, "wait"), "word 2"]
+    assert [made._declared("submit", args)[0] for _ in range(3)] == [b"parked"] * 3
+    assert (made.flying(), made.depth()) == (1, 1)
+    assert made._declared("submit", [*made_args(made, "wait"), "word 3"])[3].startswith(b"wait+"), "another message"
+    assert made.depth() == 2
+
+
+def made_args(made: Backlog, id: str) -> list[object]:
+    return [*entry(id).args(), AHEAD, LEASE, *made._bell()]
+
+
+def test_forget_ends_the_ticket_meant_and_no_other(made: Backlog, clock: FakeClock) -> None:
+    first, _ = out(made)
+    clock.tick(CLAIM)
+    made.recover()
+    second = out(made)[0]
+    assert made.forget((first.id, first.ticket)) == 0
     assert take(made, second) == "go"
