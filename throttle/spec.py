@@ -33,9 +33,10 @@ class Spec:
         if len(set(names)) < len(names):
             raise InvalidRate(f"{', '.join(names)}: limits of one task would share a bucket; give each its own name")
         if isinstance(cost, int):
+            check_units(cost)
             for limit in self.limits:
                 if limit.interval:
-                    limit.check_cost(check_units(cost))
+                    limit.check_cost(cost)
         elif not callable(cost) and not _names(cost):
             raise InvalidRate(f"cost must be a whole number, a template or a callable, not {cost!r}")
         self._keys = [None if limit.key is None else _value(limit.key) for limit in self.limits]

@@ -63,6 +63,7 @@ def test_no_key_is_one_count_for_all() -> None:
         (lambda: throttled("1/s", key="{customer")(task), ThrottleError, "no template"),
         (lambda: throttled("10/s", cost=2), CostExceedsLimit, "cost 2 exceeds capacity 1"),
         (lambda: throttled("10/s", cost=-1), InvalidRate, "cost must be a whole number"),
+        (lambda: throttled(0, cost=-1), InvalidRate, "cost must be a whole number"),
         (lambda: throttled("10/s", cost=1.5), InvalidRate, "cost must be"),
         (lambda: throttled("10/x"), InvalidRate, "'10/x' is not a rate"),
         (lambda: throttled(), ThrottleError, "needs a limit"),
