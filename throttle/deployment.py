@@ -36,8 +36,10 @@ class Deployment:
     def __init__(self, app: Any) -> None:
         self.app = app
         self.settings = Settings.of(app)
-        namer = Namer(self.settings.prefix, self.settings.key_secret)
-        self.store = Store(self.settings.redis, namer, timeout=self.settings.timeout)
+        said = self.settings
+        self.store = Store(
+            said.redis, Namer(said.prefix, said.key_secret), timeout=said.timeout, options=said.redis_options
+        )
         self.clock = Clock(self.store)
         self._backlogs: dict[str, Backlog] = {}
         self._calm: dict[str, Calm] = {}

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
+from throttle.address import Address, of_broker, of_results
 from throttle.errors import ThrottleError
 from throttle.keys import PREFIX
-from throttle.store import SCHEMES, check_url
+from throttle.store import check_url
 
 #: Every setting with its default.
 DEFAULTS: dict[str, Any] = {
@@ -32,9 +34,10 @@ MISSING = (
 class Settings:
     """The settings of one app; see `DEFAULTS`."""
 
-    redis: Any
+    redis: Any = field(repr=False)  # may hold a password
+    redis_options: Mapping[str, Any] = field(repr=False)
     prefix: str
-    key_secret: str
+    key_secret: str = field(repr=False)
     enabled: bool
     scheduler: bool
     timeout: float
@@ -55,8 +58,10 @@ class Settings:
         policy = said["throttle_on_store_error"]
         if policy not in POLICIES:
             raise ThrottleError(f"throttle_on_store_error is {policy!r}; say one of {', '.join(map(repr, POLICIES))}")
+        redis = _redis_of(app, said["throttle_redis_url"])
         return cls(
-            said["throttle_redis_url"] or _redis_of(app),
+            redis.source,
+            redis.options,
             said["throttle_prefix"],
             said["throttle_key_secret"],
             bool(said["throttle_enabled"]),
@@ -73,16 +78,10 @@ def _seconds(said: Any) -> float:
         raise ThrottleError(f"throttle_timeout is {said!r}; say a number of seconds") from exc
 
 
-def _redis_of(app: Any) -> str:
-    for said in (app.conf.broker_write_url, app.conf.broker_url, app.conf.result_backend):
-        first = str((said[0] if isinstance(said, (list, tuple)) and said else said) or "").split(";")[0]
-        if first.partition("://")[0] in SCHEMES:
-            return check_url(_plain_ssl(first))
-    raise ThrottleError(MISSING)
-
-
-def _plain_ssl(url: str) -> str:
-    """Kombu writes ssl_cert_reqs=CERT_NONE where redis-py reads ssl_cert_reqs=none."""
-    for name in ("NONE", "OPTIONAL", "REQUIRED"):
-        url = url.replace(f"ssl_cert_reqs=CERT_{name}", f"ssl_cert_reqs={name.lower()}")
-    return url
+def _redis_of(app: Any, said: Any) -> Address:
+    if said:
+        return Address(check_url(said) if isinstance(said, str) else said)
+    found = of_broker(app.connection_for_write()) or of_broker(app.connection_for_read()) or of_results(app)
+    if found is None:
+        raise ThrottleError(MISSING)
+    return found

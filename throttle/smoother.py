@@ -11,6 +11,7 @@ from typing import Any
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.exceptions import OperationalError
 
+from throttle.address import Address, of_broker
 from throttle.backlog import AHEAD, Backlog
 from throttle.clock import Clock, sleep_until
 from throttle.entry import Due, Entry
@@ -20,7 +21,7 @@ from throttle.keys import Namer
 from throttle.limits import TokenBucket
 from throttle.scheduler import Scheduler
 from throttle.settings import MISSING
-from throttle.store import SCHEMES, Store, check_url
+from throttle.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -66,7 +67,8 @@ class Smoother:
             raise ThrottleError(f"source and target are both {self._target.name!r}: nothing would ever leave")
         if not limits or not all(isinstance(limit, TokenBucket) for limit in limits):
             raise ThrottleError('a smoother needs a limit: Smoother(url, "in", "out", TokenBucket("10/s"))')
-        self._store = Store(redis or _redis_of(self._connection), Namer(prefix))
+        where = Address(redis) if redis else _redis_of(self._connection)
+        self._store = Store(where.source, Namer(prefix), options=where.options)
         scope = f"{SCOPE}{self._source.name}>{self._target.name}"
         self._backlog = Backlog(self._store, scope, limits)
         for limit in limits:
@@ -177,8 +179,8 @@ def _queue(queue: Any) -> Any:
     return Queue(queue, routing_key=queue) if isinstance(queue, str) else queue
 
 
-def _redis_of(connection: Any) -> str:
-    url = connection.as_uri(include_password=True)
-    if url.partition("://")[0] not in SCHEMES:
+def _redis_of(connection: Any) -> Address:
+    found = of_broker(connection)
+    if found is None:
         raise ThrottleError(MISSING.replace("throttle_redis_url, as in app.conf.throttle_redis_url =", "redis="))
-    return check_url(url)
+    return found

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -40,11 +40,19 @@ def check_url(url: str) -> str:
     """The URL as redis-py takes it.
 
     Raises:
-        ThrottleError: if its scheme is none that redis-py connects to.
+        ThrottleError: if it is none that redis-py connects to; the text shows nothing of a password.
     """
-    scheme = urlsplit(url).scheme
+    try:
+        parts = urlsplit(url)
+        scheme, _ = parts.scheme if "://" in url else "", parts.port
+    except ValueError:  # its text would show a piece of the password
+        hint = "quote what is special in its password with urllib.parse.quote(password, safe='')"
+        raise ThrottleError(f"host and port of a Redis URL cannot be read; {hint}") from None
     if scheme not in SCHEMES:
-        raise ThrottleError(f"{scheme or url!r} is no Redis URL; say redis://, rediss:// or unix://")
+        found = f"{scheme}:// is no Redis URL" if scheme else "a Redis URL has a scheme"
+        raise ThrottleError(f"{found}; say redis://, rediss:// or unix://")
+    for word in ("NONE", "OPTIONAL", "REQUIRED"):  # kombu's spelling
+        url = url.replace(f"ssl_cert_reqs=CERT_{word}", f"ssl_cert_reqs={word.lower()}")
     if scheme == "redis+socket":  # kombu's name for it
         return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=")
     return url
@@ -58,6 +66,7 @@ class Store:
         namer: names of the keys.
         timeout: seconds one command may take.
         now: test clock giving µs since the epoch; `None`: the server's clock decides.
+        options: keywords of the connection, for a URL.
     """
 
     def __init__(
@@ -67,12 +76,13 @@ class Store:
         *,
         timeout: float = 5.0,
         now: Callable[[], int] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> None:
         if not isinstance(source, (str, redis.Redis)) and not callable(source):
             raise ThrottleError(f"{type(source).__name__} is no redis.Redis (Redis Cluster is not supported yet)")
         self.namer = namer or Namer()
         self._source = check_url(source) if isinstance(source, str) else source
-        self._timeout, self._now = timeout, now
+        self._timeout, self._now, self._options = timeout, now, options or {}
         self._lock, self._pid = threading.Lock(), 0
         #: One connection and no pool, for a process with one thread: saves a poll of the socket per command.
         self.single = False
@@ -94,6 +104,7 @@ class Store:
                 socket_timeout=self._timeout,
                 socket_connect_timeout=self._timeout,
                 single_connection_client=self.single,
+                **self._options,
             )
         return _undecoded(self._source if isinstance(self._source, redis.Redis) else self._source())
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import traceback
+
 import pytest
 import redis
 from celery import Celery
@@ -23,11 +25,11 @@ def app(**conf: object) -> Celery:
     [
         ({}, "redis://broker:6379/3"),
         ({"throttle_redis_url": "redis://limits/1"}, "redis://limits/1"),
-        ({"broker_url": "redis://one;redis://two"}, "redis://one"),
+        ({"broker_url": "redis://one;redis://two"}, "redis://one:6379/0"),
         ({"broker_url": "redis+socket:///run/redis.sock?virtual_host=2"}, "unix:///run/redis.sock?db=2"),
-        ({"broker_url": "unix:///run/redis.sock?db=2"}, "unix:///run/redis.sock?db=2"),
-        ({"broker_url": "rediss://host/0?ssl_cert_reqs=CERT_NONE"}, "rediss://host/0?ssl_cert_reqs=none"),
-        ({"broker_url": "amqp://guest@host//", "result_backend": "redis://results/4"}, "redis://results/4"),
+        ({"throttle_redis_url": "redis+socket:///run/redis.sock?virtual_host=2"}, "unix:///run/redis.sock?db=2"),
+        ({"throttle_redis_url": "rediss://host/0?ssl_cert_reqs=CERT_NONE"}, "rediss://host/0?ssl_cert_reqs=none"),
+        ({"broker_url": "amqp://guest@host//", "result_backend": "redis://results/4"}, "redis://results:6379/4"),
         ({"broker_url": "amqp://guest@host//", "throttle_redis_url": "rediss://limits/1"}, "rediss://limits/1"),
     ],
 )
@@ -60,10 +62,26 @@ def test_the_right_class_of_connection_is_made() -> None:
     assert Store("unix:///run/x").client.connection_pool.connection_class.__name__ == "UnixDomainSocketConnection"
 
 
-@pytest.mark.parametrize("url", ["amqp://host", "localhost:6379", "http://host", ""])
-def test_other_urls_are_refused(url: str) -> None:
-    with pytest.raises(ThrottleError, match="redis://"):
+@pytest.mark.parametrize("url", ["amqp://:secret@host", "localhost:6379", ":secret@host/0", "secret:secret@host", ""])
+def test_other_urls_are_refused_without_showing_a_password(url: str) -> None:
+    with pytest.raises(ThrottleError, match="redis://") as caught:
         check_url(url)
+    assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize("url", ["redis://:secret/x@host/0", "redis://:secret#x@host", "redis://:secret?x@host:1/0"])
+def test_a_password_that_was_not_quoted_is_not_shown(url: str) -> None:
+    with pytest.raises(ThrottleError, match="quote") as caught:
+        check_url(url)
+    shown = "".join(traceback.format_exception(caught.value))
+    assert "'secret'" not in shown, "as urllib's own error has it"
+
+
+def test_settings_show_no_secret() -> None:
+    for conf in ({"throttle_redis_url": "redis://:secret@h"}, {"broker_url": "redis://:secret@h"}):
+        made = app(throttle_key_secret="secret", **conf)
+        assert "secret" not in repr(Settings.of(made)).replace("key_secret", "")
+        assert "secret" not in repr(deployment(made).store)
 
 
 def test_django_s_namespace() -> None:
