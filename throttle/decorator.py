@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -12,7 +12,7 @@ from celery.app.task import Task
 from celery.local import PromiseProxy, Proxy
 
 from throttle.bootstep import ThrottleStep
-from throttle.errors import ThrottleError
+from throttle.errors import InvalidRate, ThrottleError
 from throttle.gate import gated
 from throttle.handle import HandleProperty
 from throttle.limits import TokenBucket
@@ -49,6 +49,7 @@ def throttled(
     Raises:
         InvalidRate, CostExceedsLimit, ThrottleError, TypeError: at import, for what is seen to be wrong.
     """
+    _refuse_bare_counts(limits)
     spec = Spec([_limit(limit, burst, key, initial) for limit in limits], scope, cost)
 
     def decorate(target: T) -> T:
@@ -56,6 +57,13 @@ def throttled(
         return target
 
     return decorate
+
+
+def _refuse_bare_counts(limits: Sequence[object]) -> None:
+    """`TokenBucket` takes its burst second; here the second is another limit."""
+    for limit in limits[1:]:
+        if isinstance(limit, int) and not isinstance(limit, bool) and limit:
+            raise InvalidRate(f'{limit!r} is not a rate; say burst={limit}, or "{limit}/s" for another limit')
 
 
 def _limit(limit: object, burst: int, key: Any, initial: int | None) -> TokenBucket:

@@ -27,6 +27,7 @@ _RATE = re.compile(
     r"(?P<times>\d{1,18}(?:\.\d{1,40})?)?\s*(?P<unit>[a-z]+)\s*",
     re.ASCII | re.IGNORECASE,
 )
+_COUNT = re.compile(r"\d{1,18}(\.\d{1,40})?", re.ASCII)
 EXAMPLES = '"10/s", "5/30s", "100 per 2 hours", (100, 7200)'
 
 #: What `Rate.parse` takes.
@@ -55,7 +56,9 @@ class Rate:
             return cls._checked(rate[0], rate[1], rate)
         if isinstance(rate, (int, float)) and not isinstance(rate, bool) and rate == 0:
             return cls(Fraction(0), Fraction(1))
-        raise InvalidRate(f"{rate!r} is not a rate; say {EXAMPLES}, None (no limit) or 0 (closed)")
+        raise InvalidRate(
+            f"{rate!r} is not a rate; {_remedy(rate) or f'say {EXAMPLES}, None (no limit) or 0 (closed)'}"
+        )
 
     @classmethod
     def _from_text(cls, text: str) -> Rate:
@@ -64,7 +67,7 @@ class Rate:
         match = _RATE.fullmatch(text) if text.isascii() else None
         unit = UNITS.get(match["unit"].lower()) if match else None
         if match is None or unit is None:
-            raise InvalidRate(f"{text!r} is not a rate; say {EXAMPLES}")
+            raise InvalidRate(f"{text!r} is not a rate; {_remedy(text, match) or f'say {EXAMPLES}'}")
         return cls._checked(Fraction(match["count"]), Fraction(match["times"] or 1) * unit, text)
 
     @classmethod
@@ -97,6 +100,14 @@ class Rate:
             if self.period == seconds:
                 return f"{_plain(self.count)}/{unit}"
         return f"{_plain(self.count)}/{_plain(self.period)}s"
+
+
+def _remedy(said: object, match: re.Match[str] | None = None) -> str:
+    """What whoever wrote this most likely meant; '' if there is no telling."""
+    if match:
+        return f"{match['unit']!r} is no unit: say s, min, h, day or week"
+    count = str(said).strip() if isinstance(said, (str, int, float)) and not isinstance(said, bool) else ""
+    return f'a count needs a unit: did you mean "{count}/s"?' if _COUNT.fullmatch(count) else ""
 
 
 def _plain(number: Fraction) -> str:

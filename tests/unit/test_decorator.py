@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from celery import Celery, Task, shared_task
 
-from throttle import ThrottleError, throttled
+from throttle import InvalidRate, ThrottleError, throttled
 from throttle.ticket import HANDED, HEADER, Ticket, stripped
 
 
@@ -49,6 +49,15 @@ def test_two_on_one_task_are_refused(app: Celery) -> None:
         decorate(lambda: None)
     with pytest.raises(ThrottleError, match="several limits in one"):
         decorate(app.task(_function(), name="twice"))
+
+
+def test_a_burst_is_given_by_name() -> None:
+    with pytest.raises(InvalidRate, match=r'say burst=20, or "20/s"'):
+        throttled("10/s", 20)
+    with pytest.raises(InvalidRate, match=r'did you mean "10/s"'):
+        throttled(10)
+    with pytest.raises(InvalidRate, match="not a rate"):
+        throttled("10/s", True)
 
 
 def test_above_shared_task_after_the_app_was_finalised() -> None:

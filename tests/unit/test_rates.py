@@ -57,6 +57,22 @@ def test_b23_refused_by_name(said: Any) -> None:
     assert isinstance(caught.value, (ThrottleError, ValueError))
 
 
+@pytest.mark.parametrize(
+    ("said", "remedy"),
+    [
+        ("10", 'did you mean "10/s"?'), (10, 'did you mean "10/s"?'), (1.5, 'did you mean "1.5/s"?'),
+        (" 0.5 ", 'did you mean "0.5/s"?'), ("10/month", "say s, min, h, day or week"), ("5/10ms", "'ms' is no unit"),
+        (True, "None (no limit)"), (-5, "None (no limit)"), (float("nan"), "None (no limit)"), ("ten/s", '"5/30s"'),
+        ("10/", '"5/30s"'),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_a_refusal_names_the_remedy(said: Any, remedy: str) -> None:
+    with pytest.raises(InvalidRate) as caught:
+        Rate.parse(said)
+    assert remedy in str(caught.value)
+
+
 def test_the_table_is_long_enough() -> None:
     assert len([said for said, *_ in ACCEPTED if isinstance(said, str)]) >= 30
     assert len(ACCEPTED) + len(REFUSED) >= 100
