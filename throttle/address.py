@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
@@ -10,6 +10,9 @@ from urllib.parse import quote
 from kombu.utils.imports import symbol_by_name
 from kombu.utils.url import as_url, url_to_parts
 from redis import SSLConnection
+
+from throttle.errors import ThrottleError
+from throttle.store import QUOTE
 
 #: What broker_transport_options say of our connections too. Timeouts, retries and the size of the pool are kombu's
 #: own: ours follow throttle_timeout, and a script that is repeated may take twice.
@@ -28,6 +31,18 @@ class Address:
 
     source: Any = field(repr=False)  # what the user says may hold a password
     options: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def connection_of(make: Callable[[], Any]) -> Any:
+    """The kombu connection that `make` makes.
+
+    Raises:
+        ThrottleError: its URL cannot be read; kombu's own text would show a piece of the password.
+    """
+    try:
+        return make()
+    except ValueError:
+        raise ThrottleError(f"scheme, host or port of the broker's URL cannot be read; {QUOTE}") from None
 
 
 def of_broker(connection: Any) -> Address | None:

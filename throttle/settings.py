@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from typing import Any
 
-from throttle.address import Address, of_broker, of_results
+from throttle.address import Address, connection_of, of_broker, of_results
 from throttle.errors import ThrottleError
 from throttle.keys import PREFIX
 from throttle.store import check_url
@@ -81,7 +81,11 @@ def _seconds(said: Any) -> float:
 def _redis_of(app: Any, said: Any) -> Address:
     if said:
         return Address(check_url(said) if isinstance(said, str) else said)
-    found = of_broker(app.connection_for_write()) or of_broker(app.connection_for_read()) or of_results(app)
+    for make in (app.connection_for_write, app.connection_for_read):
+        found = of_broker(connection_of(make))
+        if found is not None:
+            return found
+    found = of_results(app)
     if found is None:
         raise ThrottleError(MISSING)
     return found

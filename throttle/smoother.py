@@ -11,7 +11,7 @@ from typing import Any
 from kombu import Connection, Consumer, Producer, Queue
 from kombu.exceptions import OperationalError
 
-from throttle.address import Address, of_broker
+from throttle.address import Address, connection_of, of_broker
 from throttle.backlog import AHEAD, Backlog
 from throttle.clock import Clock, sleep_until
 from throttle.entry import Due, Entry
@@ -61,7 +61,7 @@ class Smoother:
         redis: Any = None,
         prefix: str = "throttle",
     ) -> None:
-        self._connection = Connection(connection) if isinstance(connection, str) else connection
+        self._connection = connection_of(lambda: Connection(connection)) if isinstance(connection, str) else connection
         self._source, self._target = _queue(source), _queue(target)
         if self._source.name == self._target.name:
             raise ThrottleError(f"source and target are both {self._target.name!r}: nothing would ever leave")

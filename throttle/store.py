@@ -30,6 +30,9 @@ logger = logging.getLogger(__name__)
 _SERVER = (BusyLoadingError, ClusterDownError, MasterDownError, OutOfMemoryError, ReadOnlyError, TryAgainError)
 _SERVER_WORDS = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "OOM ", "MISCONF", "NOREPLICAS")
 
+#: What is wrong as a rule with a URL that cannot be read.
+QUOTE = "quote what is special in its password, with urllib.parse.quote(password, safe='')"
+
 SCHEMES = ("redis", "rediss", "unix", "redis+socket")
 
 #: What a store can be made from.
@@ -46,8 +49,7 @@ def check_url(url: str) -> str:
         parts = urlsplit(url)
         scheme, _ = parts.scheme if "://" in url else "", parts.port
     except ValueError:  # its text would show a piece of the password
-        hint = "quote what is special in its password with urllib.parse.quote(password, safe='')"
-        raise ThrottleError(f"host and port of a Redis URL cannot be read; {hint}") from None
+        raise ThrottleError(f"host or port of a Redis URL cannot be read; {QUOTE}") from None
     if scheme not in SCHEMES:
         found = f"{scheme}:// is no Redis URL" if scheme else "a Redis URL has a scheme"
         raise ThrottleError(f"{found}; say redis://, rediss:// or unix://")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+import traceback
 from types import SimpleNamespace
 from typing import Any
 
@@ -137,3 +138,11 @@ def test_a_url_of_its_own_takes_nothing_from_the_broker() -> None:
 def test_what_is_no_plain_redis_is_refused(url: str) -> None:
     with pytest.raises(ThrottleError, match="throttle_redis_url"):
         Settings.of(app(broker_url=url))
+
+
+def test_a_broker_url_that_cannot_be_read_shows_no_password() -> None:
+    url = "redis://:secret/x@broker/0"
+    for make in (lambda: Settings.of(app(broker_url=url)), lambda: Smoother(url, "in", "out", TokenBucket("1/s"))):
+        with pytest.raises(ThrottleError, match="quote") as caught:
+            make()
+        assert "'secret'" not in "".join(traceback.format_exception(caught.value)), "as urllib's own error has it"
