@@ -11,6 +11,7 @@ from celery import _state
 from celery.app.task import Task
 from celery.local import PromiseProxy, Proxy
 
+from throttle import idle
 from throttle.bootstep import ThrottleStep
 from throttle.errors import InvalidRate, ThrottleError
 from throttle.gate import gated
@@ -95,6 +96,7 @@ def _mark(target: Any, spec: Spec) -> None:
     _refuse_second(getattr(function, MARK, None))
     spec.bind(function)
     setattr(function, MARK, spec)
+    idle.note(spec, function)
     _adopt_made(function, spec)
 
 
@@ -133,6 +135,7 @@ def _function(cls: type[Any]) -> Callable[..., Any]:
 def adopt(cls: type[Any], spec: Spec, app: Any) -> None:
     """Make a task class throttled: its submit, its gate, its start."""
     app.steps["consumer"].add(ThrottleStep)
+    idle.forget(spec)
     if "_throttle_adopted" in cls.__dict__:
         return
     spec = spec.copy()

@@ -111,6 +111,28 @@ def _late(n: int, times: int = 1) -> int:
 
 late = throttled(RATE)(app.task(_late, name="late", shared=False, lazy=False))
 
+
+@throttled(RATE)
+def forgotten(n: int) -> int:
+    """No task: the decorator has no effect."""
+    return 2 * n
+
+
+def _unwrapped(function):
+    def wrapper(n: int) -> int:
+        return function(n)
+
+    return wrapper
+
+
+@app.task(name="hidden", shared=False)
+@_unwrapped
+@throttled(RATE)
+def hidden(n: int) -> int:
+    """Neither has it here: the decorator between hides it."""
+    return 2 * n
+
+
 FORMS = {
     task.name: task for task in (above, below, bound, shared_above, shared_below, of_class, with_base, validated, late)
 }

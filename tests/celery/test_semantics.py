@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -116,6 +117,9 @@ def test_b79_every_way_to_write_a_task(fleet_of: Callable[..., Fleet]) -> None:
     assert {result.get(timeout=5) for result in results} == {15}
     for name in FORMS:
         assert sorted(start.what for start in fleet.record(name)) == ["3", "4", "5"]
+    assert fleet.project.forgotten(2) == 4
+    told = re.findall(r"@throttled on tests\.celery\.forms\.(\w+) \(\S+forms.py:\d+\) has no effect", fleet.logs())
+    assert sorted(told) == ["forgotten", "hidden"]
 
 
 def test_b82_by_name_from_a_process_that_knows_nothing(fleet_of: Callable[..., Fleet]) -> None:
