@@ -1,15 +1,15 @@
 -- start: a body is about to run. Counts the start, or parks the task again. Here the bound is kept: for
--- every interval of length t, starts <= burst + rate * t. The first to ask has the first slot, so order is
--- kept although each pool process waits out its own.
+-- every interval of length t, starts <= burst + rate * t.
 --
 -- KEYS   the eleven keys of the scope (README), then the start bucket of each limit
--- ARGV   now ('' = ask Redis), mode ('take' a slot | 'begin' the body after a hold | 'late': as begin, but
---        later than it was counted), id, ticket, slot (us; 0 = none; with 'late': by how much),
---        near (us: so close, begin needs no asking), far (us: so far, the task is parked again),
+-- ARGV   now ('' = ask Redis), mode ('take' a slot; 'begin' in it after a hold; 'late': to begin in it had
+--        been allowed, and it is past; 'done': about to begin as allowed, after a second hold), id, ticket,
+--        slot (us; 0 = none), near (us: so close, no hold), far (us: so far, the task is parked again),
 --        ahead (us), channel, scope, keys, costs (comma-separated)
--- REPLY  {'go', wait (us)}    counted; run the body in so long
---        {'hold', wait (us)}  counted; ask 'begin' in so long. Until then a crash loses nothing
---        {'wait', wait (us)}  not counted; ask again in so long
+-- REPLY  {'go', wait (us), slot (us), slack (us)}  run the body in so long, up to slack later (else: 'late')
+--        {'hold', wait (us), slot (us)}  ask in so long: 'begin' after 'take', else 'done'. A crash meanwhile
+--                                        loses nothing
+--        {'wait', wait (us)}             not counted; 'take' again in so long
 --        {'parked'} | {'stale'} | error UNDECLARED
 --
 -- @include lib/clock
@@ -35,34 +35,36 @@ if current ~= ticket then
   if flight_stale(id, ticket) then return {'stale'} end
 end
 
-local at, tats = turn_at(limits, keys, costs, now)
-if not taking then at = now elseif slot - now <= far then at = math.max(at, slot) end
-local wait = at - now
-if wait > far then
-  local value = current and redis.call('HGET', MESSAGES, id)
-  if not value then return {'wait', far} end
-  turn_later(entry_read(id, value), limits, tats, now)
-  wake(now, channel, scope)
-  return {'parked'}
+local at, tats, begun = turn_at(limits, keys, costs, now)
+if slot - now > far then slot = 0 end -- the clock has stepped back since it was granted
+if taking then
+  at = math.max(at, slot)
+elseif mode == 'done' then
+  at = math.max(now, slot)
+else
+  at = turn_moment(limits, costs, slot, now, tats, begun, mode == 'late')
 end
-
-local flying = redis.call('ZCARD', FLIGHT)
-if mode ~= 'begin' then
-  for i, tat in ipairs(tats) do
-    local limit, cost = limits[i], tonumber(costs[i])
-    if cost > 0 and limit.interval > 0 then
-      local shift = math.min(cost * limit.interval, slot) -- moved by so much, it adds at most that much work
-      tat = taking and gcra_take(tat, at, limit.interval, cost) or math.max(tat, now) + shift
-      bucket_store(KEYS[11 + i], tat, now, limit)
-      -- Behind what those under way will take, too.
-      local others = limit.wide and math.min((flying - 1) * cost * limit.interval, ahead) or 0
-      local early = taking and slot > 0 and now <= slot and slot < at
-      local pull = early and cost * limit.interval / 100 or 0
-      pace_follow(limit.name .. '|' .. keys[i], tat + math.max(0, others), ahead, pull)
-    end
+if at - now > far and mode ~= 'late' then
+  local value = current and redis.call('HGET', MESSAGES, id)
+  if value then
+    turn_later(entry_read(id, value), limits, tats, now)
+    wake(now, channel, scope)
+    return {'parked'}
+  elseif taking then
+    return {'wait', far}
   end
 end
-if taking and wait > near then return {'hold', math.ceil(wait)} end
+
+local flying, slack = redis.call('ZCARD', FLIGHT), mode == 'done' and 0 or far
+if taking then
+  turn_take(limits, costs, at, now, tats, begun)
+  turn_pace(limits, keys, costs, at, now, slot, tats, flying - 1, ahead)
+  slot = at
+end
+local wait = math.ceil(at - now)
+local first = taking and wait > near -- it will ask 'begin', and begins then
+if mode ~= 'done' and not first then slack = turn_begin(limits, costs, slot, at, now, tats, begun) end
+if wait > near then return {'hold', wait, at} end
 if flight_end(id) == 1 then redis.call('HINCRBY', META, 'started', 1) end
 if flying >= window then wake(now, channel, scope) end
-return {'go', math.ceil(wait)}
+return {'go', wait, at, math.min(slack, far)}

@@ -21,7 +21,6 @@ from throttle.testing import FakeClock
 HOP = 2_000  # µs from publish to the worker's gate
 EARLY = 1_500  # µs before its slot that a pool process asks for its start
 ROUND = 8_000  # µs between two looks of the scheduler
-TARDY = 1_000  # µs after which a start is counted anew
 
 
 def entry(id: object, lane: str = "-", *, keys: tuple[str, ...] = ("-",), cost: int = 1, **more: Any) -> Entry:
@@ -46,10 +45,17 @@ class Simulation:
         backlog: the scope.
         clock: the clock of its store.
         late: µs more than the hop that a task needs from publish to its pool process.
+        stall: µs that a pool process is kept from running when it is to go on.
     """
 
-    def __init__(self, backlog: Backlog, clock: FakeClock, late: Callable[[str], int] = lambda _: 0) -> None:
-        self.backlog, self.clock, self.late = backlog, clock, late
+    def __init__(
+        self,
+        backlog: Backlog,
+        clock: FakeClock,
+        late: Callable[[str], int] = lambda _: 0,
+        stall: Callable[[], int] = lambda: 0,
+    ) -> None:
+        self.backlog, self.clock, self.late, self.stall = backlog, clock, late, stall
         self.begun: list[Begun] = []
         self.dropped: Callable[[str], Any] = lambda _: None
         self.asked: dict[str, int] = {}  # how often each task came before the limits
@@ -147,25 +153,34 @@ class Simulation:
         came = self.clock() + HOP + self.late(task.id)
         self._at(max(came, task.slot - EARLY), self._ask, "take", task)
 
-    def _ask(self, mode: str, task: Due) -> None:
+    def _ask(self, mode: str, task: Due, slot: int = 0) -> None:
         known = self._entries[task.id]
         if 0 < known.expires < self.clock():  # Celery drops it, and ours tells Redis
             self.backlog.forget((task.id, task.ticket))
             self.dropped(task.id)
             return
-        what, wait = self.backlog.start(mode, task.id, task.ticket, task.slot, known.keys, known.costs)
-        then = self.clock() + wait
-        if what in ("go", "hold") and mode == "take":
-            self.waits.append(wait)
-        if what == "hold":
-            self._at(then, self._ask, "begin", task)
-        elif what == "wait":
+        turn = self.backlog.start(mode, task.id, task.ticket, slot or task.slot, known.keys, known.costs)
+        then = self.clock() + turn.wait
+        if turn.what in ("go", "hold") and mode == "take":
+            self.waits.append(turn.wait)
+        if turn.what == "hold":
+            self._at(then - EARLY + self.stall(), self._resume, mode, task, then, turn.slot)
+        elif turn.what == "wait":
             self._at(then, self._ask, "take", task)
-        elif what == "parked":
+        elif turn.what == "parked":
             self.reparked += 1
-        elif what == "go":
-            self._at(then, self._begin, known, task.id)
+        elif turn.what == "go":
+            self._at(then + self.stall(), self._body, task, then + turn.slack, turn.slot)
         self.heed()
+
+    def _resume(self, mode: str, task: Due, due: int, slot: int) -> None:
+        self._ask("begin" if mode == "take" else "late" if self.clock() > due else "done", task, slot)
+
+    def _body(self, task: Due, latest: int, slot: int) -> None:
+        if self.clock() > latest:
+            self._ask("late", task, slot)
+        else:
+            self._begin(self._entries[task.id], task.id)
 
     def _begin(self, known: Entry, id: str) -> None:
         self.begun.append(Begun(self.clock(), id, known.lane, known.costs[0]))

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 
-from throttle.entry import Due, Entry, Look, Verdict
+from throttle.entry import Due, Entry, Look, Turn, Verdict
 from throttle.errors import ThrottleError
 from throttle.limits import TokenBucket, lane_of, stored_name
 from throttle.scripts import script
@@ -110,18 +110,11 @@ class Backlog:
         args = [*entry.args(), AHEAD, LEASE, *self._bell(), int(redelivered)]
         return self._verdict(self._declared("park", args))
 
-    def start(
-        self, mode: str, id: str, ticket: str, slot: int, keys: Sequence[str], costs: Sequence[int]
-    ) -> tuple[str, int]:
-        """A body is about to run: 'take' a slot, 'begin' after a hold, or begin 'late'.
-
-        Returns:
-            ('go', µs to wait first), ('hold', µs until 'begin'), ('wait', µs until asking again),
-            ('parked', 0) or ('stale', 0).
-        """
+    def start(self, mode: str, id: str, ticket: str, slot: int, keys: Sequence[str], costs: Sequence[int]) -> Turn:
+        """A body is about to run: 'take' a slot, 'begin' after a hold, 'late' for what was allowed, or 'done'."""
         args = [mode, id, ticket, slot, NEAR, FAR, AHEAD, *self._bell(), ",".join(keys), ",".join(map(str, costs))]
-        what, *wait = self._declared("start", args, self._buckets(keys))
-        return _text(what), wait[0] if wait else 0
+        what, *told = self._declared("start", args, self._buckets(keys))
+        return Turn(_text(what), *told)
 
     def release(
         self, batch: int = 100, published: Sequence[Due] = (), *, recover: bool = True, final: bool = False

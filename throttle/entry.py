@@ -65,6 +65,22 @@ class Due:
         return Ticket(self.ticket, self.slot, self.scope, self.id)
 
 
+class Turn(NamedTuple):
+    """What Redis said of a body that is about to run.
+
+    Attributes:
+        what: 'go', 'hold' (ask again), 'wait' (not counted), 'parked' or 'stale'.
+        wait: µs from now.
+        slot: µs by Redis's clock; when it may begin.
+        slack: µs that it may begin later than that without anything being lost.
+    """
+
+    what: str
+    wait: int = 0
+    slot: int = 0
+    slack: int = 0
+
+
 class Look(NamedTuple):
     """What a scheduler's look at a scope brought.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from functools import wraps
+from functools import partial, wraps
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,7 @@ from throttle.backlog import Backlog
 from throttle.calm import MARGIN
 from throttle.clock import sleep_until
 from throttle.deployment import Deployment, deployment
+from throttle.entry import Turn
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable
 from throttle.ticket import HANDED, HEADER, Handed, Ticket, stripped
@@ -65,32 +66,29 @@ def _start(
     number, slot, _, id = ticket or Ticket("", 0, "", request.id)
     if not handed.calm:
         sleep_until(handed.moment - EARLY)
-
-    def ask(mode: str, late: float = 0.0) -> tuple[str, float, float]:
-        at = int(late * 1e6) if mode == "late" else slot
-        what, wait, stood = _patiently(place, lambda: _timed(backlog, mode, id, number, at, *call[1:]))
-        due = time.monotonic() + wait / 1e6
-        return what, due, due - stood
-
-    what, due, least = ask("take")
-    while what == "wait":
-        if _parked_here(place, backlog, request, handed, call):
-            raise Ignore("throttled: parked")
-        sleep_until(due)
-        what, due, least = ask("take")
-    if what in ("parked", "stale"):
-        raise Ignore(f"throttled: {what}")
-    sleep_until(due)
-    late = time.monotonic() - least
-    mode = "late" if late > TARDY else "begin" if what == "hold" else ""
-    for _ in range(AGAIN):
-        if not mode:
+    mode, tries = "take", AGAIN
+    while True:
+        turn, due, least = _patiently(place, partial(_timed, backlog, mode, id, number, slot, *call[1:]))
+        if turn.what in ("parked", "stale"):  # stale: it stood still for so long that another was given the task
+            raise Ignore(f"throttled: {turn.what}")
+        if turn.what == "wait":
+            if _parked_here(place, backlog, request, handed, call):
+                raise Ignore("throttled: parked")
+            sleep_until(due)
+            continue
+        sleep_until(due if turn.what == "go" else due - EARLY)
+        late = time.monotonic() - least - TARDY - (turn.slack / 1e6 if turn.what == "go" else 0)
+        if turn.what == "go" and (late <= 0 or not tries):
             return
-        what, _, least = ask(mode, late)
-        if what == "stale":  # this process stood still for so long that the task was given to another
-            raise Ignore("throttled: stale")
-        late = time.monotonic() - least
-        mode = "late" if late > TARDY else ""
+        tries -= late > 0
+        slot, mode = turn.slot, _next(mode, turn, late)
+
+
+def _next(mode: str, turn: Turn, late: float) -> str:
+    """What to ask after a turn: 'take' only counts it, and 'begin' sees itself how late it is."""
+    if turn.what == "hold" and mode == "take":
+        return "begin"
+    return "late" if late > 0 else "done"
 
 
 def _parked_here(place: Deployment, backlog: Backlog, request: Any, handed: Handed, call: Any) -> bool:
@@ -124,11 +122,13 @@ class _Trip:
         return took - cls.usual
 
 
-def _timed(backlog: Backlog, *question: Any) -> tuple[str, int, float]:
-    """What Redis says, and for how long it may have been said when it is heard (s)."""
+def _timed(backlog: Backlog, *question: Any) -> tuple[Turn, float, float]:
+    """What Redis says; when it is due (monotonic, s), and when at the earliest, should it have been heard late."""
     asked = time.monotonic()
-    what, wait = backlog.start(*question)
-    return what, wait, _Trip.beyond(time.monotonic() - asked)
+    turn = backlog.start(*question)
+    heard = time.monotonic()
+    due = heard + turn.wait / 1e6
+    return turn, due, due - _Trip.beyond(heard - asked)
 
 
 def _forget(place: Deployment, ticket: Ticket | None) -> None:
@@ -140,7 +140,7 @@ def _forget(place: Deployment, ticket: Ticket | None) -> None:
             place.complain("start: %s; a task that has ended may be released again", exc)
 
 
-def _patiently(place: Deployment, ask: Callable[[], tuple[str, int, float]]) -> tuple[str, int, float]:
+def _patiently(place: Deployment, ask: Callable[[], tuple[Turn, float, float]]) -> tuple[Turn, float, float]:
     """Ask until Redis answers; under the policy "open" a body does not wait for that."""
     pause = 0.05
     while True:
@@ -149,6 +149,6 @@ def _patiently(place: Deployment, ask: Callable[[], tuple[str, int, float]]) -> 
         except StoreUnavailable as exc:
             place.complain("start: %s; policy %r", exc, place.settings.on_store_error)
             if place.settings.on_store_error == "open":
-                return "go", 0, 0.0
+                return Turn("go"), time.monotonic(), time.monotonic() + 60.0
             time.sleep(pause)
             pause = min(1.0, 2 * pause)

@@ -1,21 +1,78 @@
--- turn_at: the earliest moment at which its start buckets (KEYS after the scope's eleven) allow a task to
--- start; and their TATs.
+-- Each start bucket (KEYS after the scope's eleven) has two TATs. The first is of starts counted: who asks
+-- first has the first slot, though each process waits out its own. The second is of starts begun, and the
+-- bound holds by that: a process that was kept from running begins late, and those behind it then later.
+
+-- turn_at: the earliest moment at which the buckets allow one more start to be counted; and both their TATs.
 local function turn_at(limits, keys, costs, now)
-  local at, tats = now, {}
+  local at, tats, begun = now, {}, {}
   for i, limit in ipairs(limits) do
     local bucket = KEYS[11 + i]
     if not bucket then break end -- a worker of an older release knows fewer limits
     local fresh, changed = limit.fresh
     if fresh > 0 and redis.call('ZSCORE', RELEASES, limit.name .. '|' .. keys[i]) then fresh = 0 end -- waited out there
-    tats[i], changed = bucket_load(bucket, now, limit, fresh)
-    if changed then bucket_store(bucket, tats[i], now, limit) end
+    tats[i], changed, begun[i] = bucket_load(bucket, now, limit, fresh)
+    if changed then bucket_store(bucket, tats[i], now, limit, begun[i]) end
     if limit.interval == 0 then
       at = math.huge
     else
       at = math.max(at, gcra_slot(tats[i], now, limit.interval, limit.burst, tonumber(costs[i])))
     end
   end
-  return at, tats
+  return at, tats, begun
+end
+
+-- turn_take: it is counted for `at`.
+local function turn_take(limits, costs, at, now, tats, begun)
+  for i, tat in ipairs(tats) do
+    local limit, cost = limits[i], tonumber(costs[i])
+    begun[i] = begun[i] or tat
+    if cost > 0 and limit.interval > 0 then
+      tats[i] = gcra_take(tat, at, limit.interval, cost)
+      bucket_store(KEYS[11 + i], tats[i], now, limit, begun[i])
+    end
+  end
+end
+
+-- turn_pace: the release times follow, behind what the `others` under way will take, too.
+local function turn_pace(limits, keys, costs, at, now, slot, tats, others, ahead)
+  for i, tat in ipairs(tats) do
+    local limit, work = limits[i], tonumber(costs[i]) * limits[i].interval
+    if work > 0 then
+      local queue = limit.wide and math.max(0, math.min(others * work, ahead)) or 0
+      local pull = slot > 0 and now <= slot and slot < at and work / 100 or 0
+      pace_follow(limit.name .. '|' .. keys[i], tat + queue, ahead, pull)
+    end
+  end
+end
+
+-- turn_moment: when a start counted for `slot` may begin. `late`: it was to begin then, and did not.
+local function turn_moment(limits, costs, slot, now, tats, begun, late)
+  local at = math.max(now, slot)
+  for i, tat in ipairs(tats) do
+    local limit, cost = limits[i], tonumber(costs[i])
+    local work = cost * limit.interval
+    begun[i] = begun[i] or (late and tat or tat - work) -- not told apart: all have begun but this one
+    if late and begun[i] == slot + work then begun[i] = slot end -- none has begun since; else it takes a new turn
+    if work > 0 then at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost)) end
+  end
+  return at
+end
+
+-- turn_begin: it begins at `at`. Those counted behind it come as much later as time was lost by that (their own
+-- work at most). Returns how late it may be without any loss.
+local function turn_begin(limits, costs, slot, at, now, tats, begun)
+  local slack = math.huge
+  for i, tat in ipairs(tats) do
+    local limit, work = limits[i], tonumber(costs[i]) * limits[i].interval
+    if work > 0 then
+      local lost = math.max(begun[i], at) - math.max(begun[i], slot)
+      if at > now and now - slot >= work then lost = work end -- its turn was nobody's, and it takes another's
+      slack = math.min(slack, math.max(0, begun[i] - at))
+      begun[i] = math.max(begun[i], at) + work
+      bucket_store(KEYS[11 + i], math.max(tat + math.min(lost, work), begun[i]), now, limit, begun[i])
+    end
+  end
+  return slack
 end
 
 -- turn_later: the task is parked again, at the head of its lane. It was late, not lost: no attempt is counted.

@@ -88,15 +88,15 @@ class Rig:
 
     def start(self, ticket: str, slot: int, id: str) -> str:
         """The last check before the body, and the body."""
-        what, wait = self.backlog.start("take", id, ticket, slot, ("-",), (1,))
-        while what == "wait":
-            self.clock.tick(wait)
-            what, wait = self.backlog.start("take", id, ticket, slot, ("-",), (1,))
-        if what == "hold":
-            self.clock.tick(wait)
-            self.backlog.start("begin", id, ticket, slot, ("-",), (1,))
-        (self.dropped if what in ("stale", "parked") else self.starts).append(id.partition("+")[0])
-        return what
+        turn = self.backlog.start("take", id, ticket, slot, ("-",), (1,))
+        while turn.what == "wait":
+            self.clock.tick(turn.wait)
+            turn = self.backlog.start("take", id, ticket, slot, ("-",), (1,))
+        if turn.what == "hold":
+            self.clock.tick(turn.wait)
+            self.backlog.start("begin", id, ticket, turn.slot, ("-",), (1,))
+        (self.dropped if turn.what in ("stale", "parked") else self.starts).append(id.partition("+")[0])
+        return turn.what
 
     def settle(self, hours: float = 3.0) -> None:
         """A new scheduler and worker, until nothing is left or that much time has passed."""

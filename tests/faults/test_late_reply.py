@@ -8,7 +8,7 @@ import pytest
 
 from tests.fleet import Fleet
 from throttle.deployment import deployment
-from throttle.entry import Entry
+from throttle.entry import Entry, Turn
 from throttle.start import _start
 from throttle.ticket import Handed, Ticket
 
@@ -25,22 +25,22 @@ def test_a_start_after_a_late_reply_is_counted_anew(fleet: Fleet, monkeypatch: p
     verdict = backlog.submit(Entry("first", "-", ("-",), (1,), b"message"))
     real, late = backlog.start, list(slow)
 
-    def start(mode: str, *args: object) -> tuple[str, int]:
+    def start(mode: str, *args: object) -> Turn:
+        turn = real(mode, *args)
         if mode == "take" and slow == ("begin",):
-            return "hold", 0 if real(mode, *args)[0] == "go" else 1
+            turn = turn._replace(what="hold", wait=0)
         if mode == "take" and slow == ("late",):
-            return real(mode, *args)[0], -10_000  # its slot was 10 ms ago
-        reply = real(mode, *args)
+            turn = turn._replace(wait=-10_000)  # its slot was 10 ms ago
         if mode in late:
             late.remove(mode)
             time.sleep(0.03)
-        return reply
+        return turn
 
     monkeypatch.setattr(backlog, "start", start)
     ticket = Ticket(verdict.ticket, verdict.slot, backlog.tag, "first")
     _start(place, backlog, project.send.request, ticket, Handed(0.0), ("-", ("-",), (1,)))
     begun = _now(place)
-    what, wait = real("take", "second", "", 0, ("-",), (1,))
+    what, wait, *_ = real("take", "second", "", 0, ("-",), (1,))
     due = _now(place) + wait
     assert not late
     assert what == "wait" or due >= begun + INTERVAL - 2_000

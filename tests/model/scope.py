@@ -13,7 +13,7 @@ from tests.model.world import DELAYED, FLYING, OVER, PARKED, Copy, World
 from tests.services import RedisServer
 from throttle import TokenBucket
 from throttle.backlog import AHEAD, REST, Backlog
-from throttle.entry import Entry, Look
+from throttle.entry import Entry, Look, Turn
 from throttle.store import Store
 from throttle.testing import FakeClock
 
@@ -136,25 +136,26 @@ class Scope(RuleBasedStateMachine):
         if 0 < entry.expires < self.clock():
             return self._drop(copy)
         current, stale = world.is_current(copy), world.is_stale(copy)
-        what, wait = self.backlog.start("take", entry.id, copy.ticket, copy.slot, entry.keys, entry.costs)
+        turn = self.backlog.start("take", entry.id, copy.ticket, copy.slot, entry.keys, entry.costs)
         world.copies.remove(copy)
-        assert (what == "stale") == stale
+        assert (turn.what == "stale") == stale
         if stale:
-            return what
+            return turn.what
         assert current
         self._decided(entry)
-        if what == "parked":
+        if turn.what == "parked":
             world.put_back(entry.id)
-            return what
-        copy.begins = world.true + wait
-        if what == "hold":
-            world.holds.append(copy)
         else:
-            assert what == "go"
-            self._advance(wait)
-            world.charge(copy)
-            world.run(copy)
-        return what
+            assert turn.what in ("go", "hold")
+            world.holds.append(copy)
+            self._granted(copy, turn, "begin")
+        return turn.what
+
+    def _granted(self, copy: Copy, turn: Turn, then: str) -> None:
+        copy.begins, copy.granted, copy.slack = self.world.true + turn.wait, turn.slot, turn.slack
+        copy.step = "body" if turn.what == "go" else then
+        if turn.what == "go" and self.world.tasks[copy.entry.id].phase != OVER:
+            self.world.run(copy)
 
     def _decided(self, entry: Entry) -> None:
         self.world.decide(entry, self.declared())
@@ -169,22 +170,32 @@ class Scope(RuleBasedStateMachine):
         return "dropped"
 
     def _begin(self, copy: Copy) -> None:
+        """Its next step: ask again, or begin if it is not too late for that."""
         world, entry = self.world, copy.entry
         self._advance(max(0, copy.begins - world.true))
-        world.holds.remove(copy)
-        late = world.true > copy.begins
-        stale = (entry.id, copy.ticket) in world.stale
-        if late and not stale:
-            self._decided(entry)
-        mode = "late" if late else "begin"
-        what, _ = self.backlog.start(mode, entry.id, copy.ticket, copy.slot, entry.keys, entry.costs)
-        assert what == ("stale" if stale else "go")
+        late = world.true > copy.begins + (copy.slack if copy.step == "body" else 0)
+        if copy.step == "body" and not late:
+            world.holds.remove(copy)
+            world.charge(copy)
+            return
+        over, stale = world.tasks[entry.id].phase == OVER, (entry.id, copy.ticket) in world.stale
         if not stale:
-            world.run(copy)
+            self._decided(entry)
+        mode = "begin" if copy.step == "begin" else "late" if late else "done"
+        turn = self.backlog.start(mode, entry.id, copy.ticket, copy.granted, entry.keys, entry.costs)
+        assert (turn.what == "stale") == stale
+        if turn.what in ("stale", "parked"):
+            world.holds.remove(copy)
+        if turn.what == "parked":
+            assert copy.leave
+            assert not over
+            world.put_back(entry.id)
+        elif turn.what != "stale":
+            self._granted(copy, turn, "done")
 
     def _advance(self, micros: int) -> None:
         self.clock.tick(micros)
-        self.world.advance(micros)
+        self.world.true += micros
 
     # -- what holds after each step -------------------------------------------------------------------------
 
@@ -242,8 +253,9 @@ class Scope(RuleBasedStateMachine):
     def drain(self) -> None:
         world = self.world
         for copy in [copy for copy in world.copies if not copy.redelivered]:
-            if self._start(copy) == "hold":
-                self._begin(copy)
+            self._start(copy)
+        while world.holds:
+            self._begin(world.holds[0])
         ids = [id.decode() for id in self.client.zrangebyscore(self.flight_key, "-inf", self.clock())]
         assert self.backlog.recover() == len(ids)
         for id in ids:

@@ -30,8 +30,11 @@ class Copy:
     ticket: str
     slot: int
     redelivered: bool = False
-    begins: int = 0  # true time of its slot, once its start was taken
-    charged: bool = False
+    begins: int = 0  # true time from when its body may begin, or is to ask again
+    granted: int = 0  # the same by Redis's clock
+    slack: int = 0  # µs that it may begin later
+    step: str = ""  # once its start was taken, what comes then: 'begin', 'done' or the 'body'
+    leave: bool = False  # granted by limits that have changed since
 
 
 @dataclass
@@ -105,25 +108,18 @@ class World:
 
     # -- the bound ----------------------------------------------------------------------------------------
 
-    def advance(self, micros: int) -> None:
-        """True time goes on; bodies whose slot comes meanwhile count then, even if their process is late."""
-        self.true += micros
-        for copy in sorted(self.holds, key=lambda copy: copy.begins):
-            if not copy.charged and copy.begins <= self.true:
-                self.charge(copy)
-
     def charge(self, copy: Copy) -> None:
-        """A start at its slot: every limit must have room for it, however it came to this."""
-        copy.charged = True
+        """A body begins: every limit must have room for it, however it came to this."""
         for i, limit in enumerate(self.limits):
             level, cost = self.level(i, copy.entry.keys[i]), copy.entry.costs[i]
-            left = level.at(copy.begins) - cost * level.interval
-            lacks = min(cost, level.burst) * level.interval - level.at(copy.begins)
-            assert lacks <= level.rounded, f"{copy.entry.id} starts {lacks} us too early for {limit}"
-            level.level, level.seen = left if cost > level.burst else max(0, left), copy.begins
+            has = level.at(self.true)
+            lacks = min(cost, level.burst) * level.interval - has
+            assert lacks <= level.rounded or copy.leave, f"{copy.entry.id} starts {lacks} us too early for {limit}"
+            left = has - cost * level.interval
+            level.level, level.seen = left if cost > level.burst else max(0, left), self.true
 
     def run(self, copy: Copy) -> None:
-        """A body begins."""
+        """Redis lets the body begin, and forgets the task."""
         task = self.tasks[copy.entry.id]
         task.starts += 1
         assert task.starts == 1, f"{copy.entry.id} starts twice"
@@ -145,7 +141,7 @@ class World:
         """The rate changes: what was granted by the old one is used by the old one, for 80 ms at most."""
         self.credits.clear()
         for copy in self.holds:
-            copy.charged = True
+            copy.leave = True
 
     def lose(self, index: int, key: str) -> None:
         """Redis has lost the bucket, with all starts taken from it: it counts as full."""
