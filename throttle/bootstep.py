@@ -40,10 +40,12 @@ class ThrottleStep(bootsteps.StartStopStep):
         try:
             for backlog in place.backlogs():
                 backlog.declare(replace=True)
-                logger.info("throttled: %s %s", backlog.scope, " and ".join(map(str, backlog.limits)))
+                logger.info(
+                    "scope %s: limited to %s, fleet-wide", backlog.scope, " and ".join(map(str, backlog.limits))
+                )
             place.clock.sample()
         except StoreUnavailable as exc:
-            place.complain("worker: %s", exc)
+            place.complain("worker: Redis was not told the limits, the scheduler does it later: %s", exc)
         self._timer = consumer.timer.call_repeatedly(RENEW, self._renew)
         if place.settings.scheduler:
             self._scheduler = scheduler_of(place)
@@ -64,7 +66,9 @@ class ThrottleStep(bootsteps.StartStopStep):
             for scope, held in _held().items():
                 self._place.tagged(scope).confirm(held)
         except (StoreUnavailable, RedisError) as exc:
-            self._place.complain("worker: %s; leases are renewed later", exc)
+            self._place.complain(
+                "worker: tasks that wait for the pool may be released again until Redis serves: %s", exc
+            )
 
 
 def _held() -> dict[str, list[tuple[str, str]]]:

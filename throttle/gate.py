@@ -74,7 +74,10 @@ class Gate:
         except (InvalidTaskError, ContentDisallowed, DecodeError):
             raise
         except Exception:
-            logger.exception("gate: %s cannot be judged here, and goes to the last check", self._task.name)
+            logger.exception(
+                "gate: a message of task %s could not be judged; it goes on, and is limited just before its body",
+                self._task.name,
+            )
             self._deliver(delivery, None, None)
             return True
 
@@ -142,8 +145,10 @@ class Gate:
             consumer.on_decode_error(message, exc)
 
     def _without_store(self, delivery: Any, ticket: Ticket | None, again: bool, exc: StoreUnavailable) -> None:
-        self._place.complain("gate: %s; policy %r", exc, self._place.settings.on_store_error)
-        if self._place.settings.on_store_error == "open":
+        runs = self._place.settings.on_store_error == "open"
+        what = "runs unthrottled" if runs else "waits in the worker"
+        self._place.complain("task %s: %s until Redis serves (throttle_on_store_error): %s", self._task.name, what, exc)
+        if runs:
             self._deliver(delivery, ticket, None)
         else:
             self._later(RETRY, self._guarded, self._ask, delivery, ticket, again)
@@ -197,6 +202,6 @@ def _request_class(base: type, place: Deployment) -> type:
                 try:
                     place.tagged(ticket.scope).forget((ticket.id, ticket.number))
                 except StoreUnavailable as exc:
-                    place.complain("gate: %s; a revoked task is forgotten later", exc)
+                    place.complain("task %s: a revoked one leaves the backlog later: %s", self.task_name, exc)
 
     return ThrottledRequest

@@ -31,6 +31,9 @@ ROUND = 0.008  #: s between two looks at one scope: at 1,000/s it takes 8 tasks 
 CONFIRM = 1.0  #: s within which a published task is confirmed (its claim lasts 5)
 SWEEP = 30.0  #: s between looks for scopes that a lost notification did not tell of
 
+UNREADABLE = "scope %s: task %s waits in a form unknown here, tried again in 5 s; is this version the older one? %s"
+UNPUBLISHED = "scope %s: task %s is refused by the broker, tried again in 5 s; see its queue and its message: %r"
+
 
 class Scheduler:
     """Releases the due tasks of every scope of one Redis.
@@ -86,11 +89,11 @@ class Scheduler:
                 failures += 1
                 pause = min(2.0, 0.1 * 2**failures) * random.uniform(0.5, 1)  # noqa: S311 - spreads a fleet
                 log = logger.warning if failures % 30 == 1 else logger.debug  # about once a minute
-                log("scheduler: trying again until Redis serves: %s", exc)
+                log("scheduler: no waiting task is released until Redis serves: %s", exc)
                 self._drop()
             except Exception:
                 pause = 1.0
-                logger.exception("scheduler: unexpected error, next try in 1 s")
+                logger.exception("scheduler: an error that should not be; waiting tasks stay in Redis, next try in 1 s")
                 self._drop()
         self._resign()
 
@@ -114,7 +117,7 @@ class Scheduler:
 
     def _lead_on(self) -> float:
         """Do the work until the lead is lost or `stop`; returns how long to wait then."""
-        logger.info("scheduler: leading as %s", self._me)
+        logger.info("scheduler: this process now releases the waiting tasks, as %s", self._me)
         self._scopes.clear()
         self._open_publisher()
         self._listen()
@@ -177,18 +180,18 @@ class Scheduler:
         try:
             envelope = Envelope.load(task.message)
         except (ValueError, TypeError) as exc:
-            logger.error("scope %s: entry %s cannot be read, left alone: %s", scope.backlog.scope, task.id, exc)  # noqa: TRY400
+            logger.error(UNREADABLE, scope.backlog.scope, task.id, exc)  # noqa: TRY400
             return True
         try:
             self.publisher.publish(envelope, task)
         except Exception as exc:
             self._close_publisher()
             if not isinstance(exc, OUTAGES):  # it is the message: tried again when its lease ends, in 5 s
-                logger.error("scope %s: task %s cannot be published: %r", scope.backlog.scope, task.id, exc)  # noqa: TRY400
+                logger.error(UNPUBLISHED, scope.backlog.scope, task.id, exc)  # noqa: TRY400
                 return True
             scope.failures += 1
             log = logger.warning if scope.failures == 1 else logger.debug
-            log("scope %s: cannot publish, tasks stay parked: %r", scope.backlog.scope, exc)
+            log("scope %s: its tasks stay in Redis until the broker can be reached: %r", scope.backlog.scope, exc)
             return False
         scope.unconfirmed.append(task)
         return True
@@ -197,12 +200,15 @@ class Scheduler:
 
     def _listen(self) -> None:
         self._drop()
+        channel = self.store.namer.channel
         self._pubsub = self.store.client.pubsub(ignore_subscribe_messages=True)
         try:
-            self._pubsub.subscribe(self.store.namer.channel)
+            self._pubsub.subscribe(channel)
             self._pubsub.get_message(timeout=1.0)
         except ResponseError as exc:
-            logger.warning("scheduler: no notifications (%s); new tasks may be noticed up to %.0f s late", exc, SWEEP)
+            logger.warning(
+                "scheduler: may not SUBSCRIBE to %s, so tasks may start %.0f s late: %s", channel, SWEEP, exc
+            )
             self._pubsub = None
 
     def _await(self, until: float) -> None:

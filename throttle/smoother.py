@@ -80,7 +80,7 @@ class Smoother:
         self._scheduler = Scheduler(
             self._store, publisher, lambda: [self._backlog], leader_key=leader, serves=lambda name: name == scope
         )
-        self._stop = threading.Event()
+        self._stop, self._failures = threading.Event(), 0
 
     def depth(self) -> int:
         """Messages that wait."""
@@ -98,7 +98,7 @@ class Smoother:
                     self._backlog.declare(replace=True)
                     self._consume(ready)
                 except passing as exc:
-                    logger.warning("smoother %s: trying again in 1 s: %s", self._backlog.scope, exc)
+                    self._tell(exc)
                     self._stop.wait(1.0)
         finally:
             self._scheduler.stop()
@@ -106,6 +106,11 @@ class Smoother:
     def stop(self) -> None:
         """Finish the message in hand and end; what waits stays in Redis."""
         self._stop.set()
+
+    def _tell(self, exc: BaseException) -> None:
+        self._failures += 1
+        log = logger.warning if self._failures % 60 == 1 else logger.debug  # once a minute
+        log("smoother %s: messages wait until broker and Redis serve: %s", self._backlog.scope, exc)
 
     def _consume(self, ready: Callable[[], None]) -> None:
         with self._connection.clone() as connection:
@@ -115,6 +120,7 @@ class Smoother:
                 connection.default_channel, [queue], on_message=self._park, prefetch_count=PREFETCH, auto_declare=False
             )
             with consumer:
+                self._failures = 0
                 ready()
                 while not self._stop.is_set():
                     try:

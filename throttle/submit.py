@@ -12,6 +12,8 @@ from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable
 from throttle.ticket import MAYBE, Ticket, stripped
 
+UNASKED = "task %s: sent without asking Redis, so workers do, as throttle_on_store_error says: %s"
+
 
 def apply_async_of(original: Callable[..., Any]) -> Callable[..., Any]:
     """`Task.apply_async` whose message passes through submit."""
@@ -66,7 +68,7 @@ class Submitter:
         try:
             verdict = backlog.submit(entry)
         except StoreUnavailable as exc:
-            place.complain("submit: %s; tasks go to the broker; workers follow throttle_on_store_error", exc)
+            place.complain(UNASKED, self._task.name, exc)
             return envelope.publish(self._real, MAYBE, **rest)
         place.calm(backlog).told(entry.lane, verdict.calm, asked)
         if verdict.what == "parked":

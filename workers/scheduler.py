@@ -9,9 +9,11 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
+import sys
 
 from celery.app.utils import find_app
 
+from throttle import ThrottleError
 from throttle.bootstep import scheduler_of
 from throttle.deployment import deployment
 
@@ -26,7 +28,10 @@ def main() -> None:
     app = find_app(options.app)
     app.loader.import_default_modules()
     app.finalize()
-    scheduler = scheduler_of(deployment(app))
+    try:
+        scheduler = scheduler_of(deployment(app))
+    except ThrottleError as exc:
+        sys.exit(f"{parser.prog}: {exc}")
     for how in (signal.SIGTERM, signal.SIGINT):
         signal.signal(how, lambda *_: scheduler.stop(0))
     scheduler.run()

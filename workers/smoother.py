@@ -34,7 +34,11 @@ def main() -> None:
         sys.exit(f"{parser.prog}: {exc}")
     for how in (signal.SIGTERM, signal.SIGINT):
         signal.signal(how, lambda *_: smoother.stop())
-    smoother.run(ready=lambda: logging.info("smoothing %s to %s", options.source, options.target))
+    smoother.run(
+        ready=lambda: logging.info(
+            "smoothing %s to %s at %s", options.source, options.target, " and ".join(map(str, limits))
+        )
+    )
 
 
 if __name__ == "__main__":
