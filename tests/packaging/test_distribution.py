@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 import venv
 import zipfile
+from email import message_from_bytes
 from pathlib import Path
 
 import pytest
@@ -53,6 +55,21 @@ def test_a_wheel_holds_the_package_and_its_scripts_and_nothing_else(built: dict[
     lua = {path.relative_to(ROOT / "lua").as_posix() for path in (ROOT / "lua").rglob("*.lua")}
     assert lua == {name.removeprefix("throttle/lua/") for name in names if name.endswith(".lua")}
     assert len([name for name in names if name.endswith(".py")]) == len(list((ROOT / "throttle").glob("*.py")))
+
+
+def test_what_an_index_shows(built: dict[str, Path]) -> None:
+    """Its page is the README, where relative links lead nowhere; unknown classifiers fail the build."""
+    wheel = zipfile.ZipFile(built["wheel"])
+    (name,) = (name for name in wheel.namelist() if name.endswith(".dist-info/METADATA"))
+    shown = message_from_bytes(wheel.read(name))
+    assert re.findall(r"\]\((?!https?://|#)|<(?:a|img) ", str(shown.get_payload())) == []
+    assert shown["Requires-Python"] == ">=3.10"
+    assert shown["License-Expression"] == "BSD-3-Clause"
+    classifiers = shown.get_all("Classifier") or []
+    assert {"Typing :: Typed", "Framework :: Celery", "Programming Language :: Python :: 3.10"} <= set(classifiers)
+    assert shown.get_all("Project-URL") is None, "none is known"
+    assert shown["Summary"]
+    assert shown["Description-Content-Type"] == "text/markdown"
 
 
 @pytest.mark.slow
