@@ -1,4 +1,4 @@
-"""The picture at the end: starts per second, both ways side by side."""
+"""The picture at the end: SMS per second, both ways side by side."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ def draw(console: Console, panels: list[tuple[str, Record]], rate: int, burst: i
     accepted, refused, _ = glyphs(console)
     edge = mark(console)
     console.print()
-    console.print("Starts per second, by the provider's clock", style="bold")
+    console.print("SMS per second, by the provider's clock", style="bold")
     legend = Text(f"{accepted} accepted   ")
     legend.append(refused, "red").append(" refused (429)   ")
-    console.print(legend.append(f"{edge} its limit, {rate}/s; after a rest {burst} more"))
+    console.print(legend.append(f"{edge} its limit: {rate}/s, and {burst} more at the start"))
     console.print()
     console.print(Columns([panel(console, title, record, rate) for title, record in panels], padding=(0, 1)))
     console.print()

@@ -62,7 +62,10 @@ def _play(count: int, logs: Path, console: Console) -> list[Record]:
     panels = [(run.title, record) for run, record in zip(runs, records, strict=True)]
     picture.draw(console, panels, provider.RATE, provider.BURST)
     early, forgiven = records[0].early * 1000, provider.JITTER * 1000
-    console.print(f"The earliest throttled SMS came {early:.1f} ms before its turn; {forgiven:.0f} ms are forgiven.\n")
+    together = f"{WORKERS} of them send {WORKERS * provider.RATE}/s"
+    console.print(f"rate_limit counts per worker: {together}, and what is refused is lost.")
+    console.print(f"Throttled SMS used {early:.1f} ms of the {forgiven:.0f} ms that the provider forgives for jitter.")
+    console.print("The code: examples/demo/app.py, and plain.py (why rate_limit ends so slowly).\n")
     return records
 
 
