@@ -5,8 +5,10 @@
 --        eta (us; 0 = none), keys (comma-separated, one per limit), costs (the same), message,
 --        ahead (us before its slot that a task may leave), lease (us), channel, scope,
 --        ticket ('' = the message carries none), again (1|0: it may have been delivered before), far (us: a
---        task whose start is so far away is parked again), copy ('#<which try of the task>@<which delivery>')
+--        task whose start is so far away is parked again), copy ('#<which try of the task>@<which delivery>'),
+--        longest (us it may wait; 0 = any), most (tasks it may wait among; 0 = any)
 -- REPLY  {'go', ticket, slot (us), now (us), id, calm (1|0)} | {'parked', slot, now, id}
+--        | {'full', wait (us), over (us until it would not be)}
 --        | {'stale'}   a later copy of this message is or was under way: acknowledge and forget this one
 --        | error UNDECLARED
 --
@@ -19,10 +21,11 @@
 -- @include lib/lane
 -- @include lib/flight
 -- @include lib/turn
+-- @include lib/ahead
 -- @include lib/enter
 local now, id, lease = clock(ARGV[1]), ARGV[2], tonumber(ARGV[11])
 local channel, scope, ticket, again, far = ARGV[12], ARGV[13], ARGV[14], ARGV[15] == '1', tonumber(ARGV[16])
-local given = entry_given(ticket == '' and ARGV[17] or '')
+local given = entry_given(ticket == '' and ARGV[17] or '', ARGV[18], ARGV[19])
 local limits = limits_read()
 if not limits then return UNDECLARED end
 

@@ -15,6 +15,7 @@
 -- @include lib/pace
 -- @include lib/lane
 -- @include lib/flight
+-- @include lib/ahead
 -- @include lib/enter
 if ARGV[14] == '1' and redis.call('HEXISTS', MESSAGES, ARGV[2]) == 1 then return {'stale'} end
 local entry = entry_given('')

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
@@ -85,7 +86,9 @@ class Backlog:
     def submit(self, entry: Entry) -> Verdict:
         """A producer is about to publish: 'go' (publish now) or 'parked'."""
         copy = f"@{uuid4().hex}"  # so that a question sent again, its reply lost, is known to be the same
-        return self._verdict(self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell(), copy]))
+        return self._verdict(
+            self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell(), copy, *entry.bounds])
+        )
 
     def gate(self, entry: Entry, ticket: str = "", *, again: bool = False, copy: tuple[int, str] = (0, "")) -> Verdict:
         """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it).
@@ -97,7 +100,7 @@ class Backlog:
             copy: which try of the task it is, and what tells this delivery from another.
         """
         told = "#{}@{}".format(*copy)
-        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(again), FAR, told]
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), ticket, int(again), FAR, told, *entry.bounds]
         return self._verdict(self._declared("gate", args, self._buckets(entry.keys)))
 
     def credit(self, keys: Sequence[str], units: Sequence[int], span: float) -> bool:
@@ -183,6 +186,12 @@ class Backlog:
         begins = f"{lane}\n".encode()
         delayed_here = sum(1 for entry in entries if entry and bytes(entry).startswith(begins))
         return int(ask("ZLEXCOUNT", line, f"[{lane}|", f"({lane}}}")) + delayed_here
+
+    def estimate(self, lane: str, keys: Sequence[str], costs: Sequence[int], rank: int = 0) -> tuple[float, int]:
+        """Seconds until a task that came now would start (infinite while closed), and tasks that go before it."""
+        args = [lane, rank, ",".join(keys), ",".join(map(str, costs))]
+        wait, ahead = self._declared("estimate", args)
+        return (wait / 1e6 if wait >= 0 else math.inf), ahead
 
     def lane(self, key: Sequence[object]) -> str:
         """The lane of these keys.
@@ -277,6 +286,8 @@ class Backlog:
             return Verdict(what, _text(reply[1]), int(reply[2]), int(reply[3]), _text(reply[4]), bool(reply[5]))
         if what == "parked":
             return Verdict(what, "", int(reply[1]), int(reply[2]), _text(reply[3]))
+        if what == "full":
+            return Verdict(what, wait=int(reply[1]), over=int(reply[2]))
         return Verdict(what)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -33,6 +34,8 @@ def throttled(
     initial: int | None = None,
     cost: int | str | Callable[..., int] = 1,
     scope: str | None = None,
+    max_wait: float | timedelta | None = None,
+    max_backlog: int | None = None,
 ) -> Callable[[T], T]:
     """Limit a Celery task for the whole fleet; what exceeds the limit waits its turn.
 
@@ -46,12 +49,15 @@ def throttled(
         cost: units a call takes: a number, a template over the arguments ("{pages}"), or a callable
             given the arguments.
         scope: a name that makes several tasks share buckets and backlog; the task's name unless said.
+        max_wait: seconds (or a timedelta) that a task may have to wait, as far as can be told when it comes; one
+            that would wait longer is refused with `BacklogFull`, at `delay()` or, sent by others, as a failure.
+        max_backlog: the same for the number of tasks that wait in the scope.
 
     Raises:
         InvalidRate, CostExceedsLimit, ThrottleError, TypeError: at import, for what is seen to be wrong.
     """
     _refuse_bare_counts(limits)
-    spec = Spec([_limit(limit, burst, key, initial) for limit in limits], scope, cost)
+    spec = Spec([_limit(limit, burst, key, initial) for limit in limits], scope, cost, max_wait, max_backlog)
 
     def decorate(target: T) -> T:
         _mark(target, spec.copy())

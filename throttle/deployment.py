@@ -76,15 +76,17 @@ class Deployment:
 
     def entry(
         self, call: tuple[str, tuple[str, ...], tuple[int, ...]], about: Mapping[str, Any], envelope: Envelope,
-        id: str = "",
+        id: str = "", bounds: tuple[int, int] = (0, 0),
     ) -> Entry:  # fmt: skip
         """What the scripts need to know of one task, once its spec has resolved its arguments."""
-        priority = envelope.properties.get("priority")
-        rank = min(9, max(0, priority)) if isinstance(priority, int) else 0
-        if self.highest_first:
-            rank = 9 - rank
+        rank = self.rank(envelope.properties.get("priority"))
         expires, eta = self.micros(about.get("expires")), self.micros(about.get("eta"))
-        return Entry(id or about["id"], *call, envelope.dump(), rank, expires, eta)
+        return Entry(id or about["id"], *call, envelope.dump(), rank, expires, eta, bounds)
+
+    def rank(self, priority: object) -> int:
+        """Celery's priority as a rank: 0 goes first."""
+        rank = min(9, max(0, priority)) if isinstance(priority, int) else 0
+        return 9 - rank if self.highest_first else rank
 
     def tagged(self, tag: str) -> Backlog:
         """The backlog of a scope by its name in Redis, which a ticket carries."""

@@ -20,6 +20,7 @@ class Entry:
         message: the dumped envelope.
         rank: one digit, 0 goes first.
         expires, eta: µs since the epoch; 0 for none.
+        bounds: µs that it may wait and tasks among which it may; 0 for any.
     """
 
     id: str
@@ -30,6 +31,7 @@ class Entry:
     rank: int = 0
     expires: int = 0
     eta: int = 0
+    bounds: tuple[int, int] = (0, 0)
 
     def args(self) -> list[Any]:
         """As the scripts take it."""
@@ -39,7 +41,10 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What submit or gate said. `what`: 'go', 'parked' or 'stale'; times in µs by Redis's clock."""
+    """What submit or gate said. `what`: 'go', 'parked', 'full' or 'stale'; times in µs by Redis's clock.
+
+    Full is a backlog beyond the task's bounds: it would wait for `wait` µs, and may come again after `over`.
+    """
 
     what: str
     ticket: str = ""
@@ -47,6 +52,8 @@ class Verdict:
     now: int = 0
     id: str = ""
     calm: bool = False
+    wait: int = 0
+    over: int = 0
 
 
 @dataclass(frozen=True, slots=True)

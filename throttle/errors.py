@@ -24,25 +24,31 @@ class CostExceedsLimit(ThrottleError, ValueError):
     """
 
     def __init__(self, cost: int, capacity: int, key: str | None = None) -> None:
+        super().__init__(cost, capacity, key)  # result backends make it anew of these
         self.cost, self.capacity, self.key = cost, capacity, key
-        whom = f" for key {shorten(key)!r}" if key is not None else ""
-        remedy = f"it could never pass; raise burst to {cost} or split the work"
-        super().__init__(f"cost {cost} exceeds capacity {capacity}{whom}: {remedy}")
 
-    def __reduce__(self) -> tuple[type[CostExceedsLimit], tuple[int, int, str | None]]:
-        return type(self), (self.cost, self.capacity, self.key)
+    def __str__(self) -> str:
+        whom = f" for key {shorten(self.key)!r}" if self.key is not None else ""
+        remedy = f"it could never pass; raise burst to {self.cost} or split the work"
+        return f"cost {self.cost} exceeds capacity {self.capacity}{whom}: {remedy}"
 
 
 class BacklogFull(ThrottleError):
-    """The backlog is beyond its bound (`max_wait`, `max_backlog`).
+    """The backlog is beyond its bound (`max_wait`, `max_backlog`): the task was not accepted.
 
     Attributes:
-        wait: seconds until the task would have started, as far as known.
+        task: the task's name.
+        wait: seconds until it would have started.
+        retry_after: seconds until it would be accepted, as the backlog goes down.
     """
 
-    def __init__(self, message: str, wait: float | None = None) -> None:
-        self.wait = wait
-        super().__init__(message)
+    def __init__(self, task: str, wait: float, retry_after: float) -> None:
+        super().__init__(task, wait, retry_after)  # result backends make it anew of these
+        self.task, self.wait, self.retry_after = task, wait, retry_after
+
+    def __str__(self) -> str:
+        bounds = f"{self.task} would wait {self.wait:.1f} s, beyond its max_wait or max_backlog"
+        return f"{bounds}; try again in {self.retry_after:.1f} s"
 
 
 class StoreUnavailable(ThrottleError, ConnectionError):

@@ -106,7 +106,7 @@ class Gate:
         try:
             resolved = self._spec.resolve(*call, self._place.store.namer.identity)
             own = ticket if ticket and ticket.scope == self._backlog.tag else None
-            entry = self._place.entry(resolved, about, Envelope.of(message), own.id if own else "")
+            entry = self._place.entry(resolved, about, Envelope.of(message), own.id if own else "", self._spec.bounds)
             copy = (int(about.get("retries") or 0), str(message.delivery_tag))
             verdict = self._backlog.gate(entry, own.number if own else "", again=again, copy=copy)
         except StoreUnavailable as exc:
@@ -120,6 +120,8 @@ class Gate:
         if verdict.what == "go":
             due = time.monotonic() + max(0, verdict.slot - verdict.now) / 1e6
             self._pass(delivery, Ticket(verdict.ticket, verdict.slot, self._backlog.tag, verdict.id), due)
+        elif verdict.what == "full":  # the task fails once, when it would start
+            self._deliver(delivery, None, Handed(0.0, full=(verdict.wait / 1e6, verdict.over / 1e6)))
         else:  # parked: Redis has it; stale: another copy is under way
             logger.debug("%s[%s] %s", self._task.name, verdict.id, verdict.what)
             ack(logger, self._consumer.connection_errors)

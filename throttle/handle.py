@@ -29,6 +29,20 @@ class Handle:
         """Tasks waiting in the scope, or those of one key (with several keyed limits, a value for each)."""
         return int(self.backlog.depth(*key))
 
+    def estimate(self, *args: object, **kwargs: object) -> float:
+        """Seconds until a task with these arguments would start if it were sent now; infinite while closed.
+
+        Reckons that those that wait before it cost what it costs. Changes nothing.
+
+        Raises:
+            ThrottleError: key or cost cannot be made of these arguments.
+        """
+        place, spec = deployment(self._task.app), self._task.__throttle__
+        if not spec.active:
+            return 0.0
+        call = spec.resolve(args, kwargs, place.store.namer.identity)
+        return float(self.backlog.estimate(*call, place.rank(getattr(self._task, "priority", None)))[0])
+
     def set_rate(self, rate: object, *, burst: int | None = None) -> None:
         """Override the first limit's rate for the whole fleet, at once, until `reset_rate`; 0 closes it.
 

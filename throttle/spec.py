@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
 from string import Formatter
 from typing import Any
 
 from throttle.errors import InvalidRate, ThrottleError
 from throttle.limits import TokenBucket, check_units, lane_of
+
+_YEAR = 366 * 86400
 
 
 class Spec:
@@ -19,12 +22,21 @@ class Spec:
         scope: what shares buckets and backlog; the task's name unless said.
         cost: units a call takes: a number, a template over the arguments ("{pages}"), or a callable
             given the arguments.
+        max_wait: seconds (or a timedelta) that a task may have to wait, as far as can be told when it comes.
+        max_backlog: tasks that may wait in the scope.
 
     Raises:
         ThrottleError, InvalidRate, CostExceedsLimit: what can be seen to be wrong.
     """
 
-    def __init__(self, limits: Sequence[TokenBucket], scope: str | None, cost: object) -> None:
+    def __init__(
+        self,
+        limits: Sequence[TokenBucket],
+        scope: str | None,
+        cost: object,
+        max_wait: float | timedelta | None = None,
+        max_backlog: int | None = None,
+    ) -> None:
         self.limits = tuple(limit for limit in limits if limit.rate is not None)
         self.scope, self.cost = scope, cost
         if not limits:
@@ -39,6 +51,8 @@ class Spec:
                     limit.check_cost(cost)
         elif not callable(cost) and not _names(cost):
             raise InvalidRate(f"cost must be a whole number, a template or a callable, not {cost!r}")
+        #: µs that a task may wait, and tasks among which it may; 0 for any.
+        self.bounds = (_longest(max_wait), _most(max_backlog))
         self._keys = [None if limit.key is None else _value(limit.key) for limit in self.limits]
         self._cost = _value(cost)
         self._arguments: _Arguments | None = None
@@ -102,6 +116,23 @@ class Spec:
             return check_units(int(found) if isinstance(found, str) else found)
         except ValueError as exc:
             raise InvalidRate(f"cost {self.cost!r} gave {found!r}, which is no whole number of units") from exc
+
+
+def _longest(max_wait: object) -> int:
+    if max_wait is None:
+        return 0
+    seconds = max_wait.total_seconds() if isinstance(max_wait, timedelta) else max_wait
+    if isinstance(seconds, bool) or not isinstance(seconds, (int, float)) or not 0 < seconds <= _YEAR:
+        raise ThrottleError(f"max_wait must be seconds or a timedelta, above 0 and up to a year, not {max_wait!r}")
+    return round(seconds * 1e6)
+
+
+def _most(max_backlog: object) -> int:
+    if max_backlog is None:
+        return 0
+    if isinstance(max_backlog, bool) or not isinstance(max_backlog, int) or not 0 < max_backlog <= 10**9:
+        raise ThrottleError(f"max_backlog must be a whole number of tasks from 1, not {max_backlog!r}")
+    return max_backlog
 
 
 def _names(template: object) -> list[str]:

@@ -16,7 +16,7 @@ from throttle.clock import sleep_until
 from throttle.deployment import Deployment, deployment
 from throttle.entry import Turn
 from throttle.envelope import Envelope
-from throttle.errors import StoreUnavailable
+from throttle.errors import BacklogFull, StoreUnavailable
 from throttle.ticket import HANDED, HEADER, Handed, Ticket, stripped
 
 EARLY = 0.0015  #: s before its slot that Redis is asked; within backlog.NEAR, so one question is enough
@@ -36,6 +36,8 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
         ticket = Ticket.parse(getattr(request, HEADER, None))
         handed = Handed(*getattr(request, HANDED, None) or (0.0,))
         request.headers = stripped(request.headers) or None
+        if handed.full:
+            raise BacklogFull(self.name, *handed.full)
         if not (ticket or self.__throttle__.active):
             original(self, task_id, args, kwargs)
             return

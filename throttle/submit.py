@@ -9,7 +9,7 @@ from typing import Any
 
 from throttle.deployment import deployment
 from throttle.envelope import Envelope
-from throttle.errors import StoreUnavailable
+from throttle.errors import BacklogFull, StoreUnavailable
 from throttle.ticket import MAYBE, Ticket, stripped
 
 UNASKED = "task %s: sent without asking Redis, so workers do, as throttle_on_store_error says: %s"
@@ -63,7 +63,7 @@ class Submitter:
         if not about.get("eta") and place.calm(backlog).publishes(call[0]):
             return self._real.publish(body, **options)
         envelope, rest = self._envelope(body, options)
-        entry = place.entry(call, about, envelope)
+        entry = place.entry(call, about, envelope, bounds=spec.bounds)
         asked = time.monotonic()
         try:
             verdict = backlog.submit(entry)
@@ -71,6 +71,8 @@ class Submitter:
             place.complain(UNASKED, self._task.name, exc)
             return envelope.publish(self._real, MAYBE, **rest)
         place.calm(backlog).told(entry.lane, verdict.calm, asked)
+        if verdict.what == "full":
+            raise BacklogFull(self._task.name, verdict.wait / 1e6, verdict.over / 1e6)
         if verdict.what == "parked":
             return None
         try:

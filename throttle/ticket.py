@@ -48,11 +48,13 @@ class Handed(NamedTuple):
         moment: monotonic; when the task may start, or, if calm, until when.
         calm: its start is charged already.
         original: body, content type and encoding, and names of the headers, should a calm one come too late.
+        full: seconds that it would wait, and that the backlog is beyond its bounds: the task fails.
     """
 
     moment: float
     calm: bool = False
     original: tuple[Any, ...] | None = None
+    full: tuple[float, float] | None = None
 
 
 def stripped(headers: dict[str, Any] | None) -> dict[str, Any]:

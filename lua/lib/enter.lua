@@ -13,6 +13,7 @@ end
 -- is parked, as it is in any case with `wait_anyway`. Either way Redis keeps its message until the body starts.
 --   reply {'go', ticket, slot, now, id, calm}    flies now, may start at `slot`; calm = far from biting
 --         {'parked', slot, now, id}              waits; slot = when its bucket would allow, at the earliest
+--         {'full', wait, over}                   the backlog is beyond the bounds it was given (lib/ahead)
 local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   local limits, window = limits_read()
   if not limits then return UNDECLARED end
@@ -45,6 +46,11 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
     return {'go', entry.seq, whole(slot), whole(now), entry.id, calm and 1 or 0}
   end
 
+  local full = ahead_beyond(entry, found, limits, now)
+  if full then
+    redis.call('HDEL', MESSAGES, entry.id)
+    return full
+  end
   redis.call('ZADD', LINE, 0, entry_place(entry))
   redis.call('HINCRBY', META, 'parked', 1)
   if state == 'idle' then

@@ -14,9 +14,11 @@ local function entry_read(id, value)
 end
 
 -- entry_given: the entry in ARGV[2] to ARGV[9], as submit's header lists them. `copy` tells the message it
--- was made of, if a worker got that without our header, from another try of the same task; else ''.
-local function entry_given(copy)
+-- was made of, if a worker got that without our header, from another try of the same task; else ''. It may wait
+-- so long (us) and behind so many; 0 or none: any.
+local function entry_given(copy, longest, most)
   return {
+    longest = tonumber(longest) or 0, most = tonumber(most) or 0,
     id = ARGV[2], lane = ARGV[3], rank = ARGV[4], expires = tonumber(ARGV[5]), eta = tonumber(ARGV[6]),
     keys = split(ARGV[7]), costs = split(ARGV[8]), message = ARGV[9], keys_text = ARGV[7], costs_text = ARGV[8],
     copy = copy,

@@ -7,18 +7,27 @@ local function pace_expire(tat)
   redis.call('PEXPIREAT', RELEASES, whole((tat + DAY) / 1000))
 end
 
--- pace_of: bucket, cost and TAT of the entry under each limit. The first use of a bucket that does not
--- start full is remembered, else it would never begin to fill.
-local function pace_of(limits, entry, now)
+-- pace_found: bucket, cost and TAT of a task under each limit; `new` where nothing is known of the bucket.
+local function pace_found(limits, keys, costs, now)
   local found = {}
   for i, limit in ipairs(limits) do
-    local bucket = limit.name .. '|' .. (entry.keys[i] or '-')
+    local bucket = limit.name .. '|' .. (keys[i] or '-')
     local tat = tonumber(redis.call('ZSCORE', RELEASES, bucket))
-    if not tat and limit.fresh > 0 then
-      redis.call('ZADD', RELEASES, whole(now + limit.fresh), bucket)
-      pace_expire(now + limit.fresh)
+    local cost = tonumber(costs[i] or '1')
+    found[i] = {bucket = bucket, cost = cost, tat = tat or now + limit.fresh, new = not tat}
+  end
+  return found
+end
+
+-- pace_of: so for an entry. The first use of a bucket that does not start full is remembered, else it would
+-- never begin to fill.
+local function pace_of(limits, entry, now)
+  local found = pace_found(limits, entry.keys, entry.costs, now)
+  for i, limit in ipairs(limits) do
+    if found[i].new and limit.fresh > 0 then
+      redis.call('ZADD', RELEASES, whole(found[i].tat), found[i].bucket)
+      pace_expire(found[i].tat)
     end
-    found[i] = {bucket = bucket, cost = tonumber(entry.costs[i] or '1'), tat = tat or now + limit.fresh}
   end
   return found
 end

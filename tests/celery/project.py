@@ -163,6 +163,13 @@ def greedy(self, n):
     return n
 
 
+@throttled("4/s", max_wait=1)
+@app.task(shared=False, bind=True, name="impatient")
+def impatient(self, n):
+    note(self, n)
+    return n
+
+
 @throttled(RATE)
 @app.task(shared=False, bind=True, name="part")
 def part(self, n, fail=False):

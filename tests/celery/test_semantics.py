@@ -17,7 +17,7 @@ import pytest
 from kombu import Connection, Exchange, Producer
 
 from tests.fleet import ROOT, Fleet
-from throttle import TokenBucket
+from throttle import BacklogFull, TokenBucket
 from throttle.testing import excess
 
 
@@ -170,3 +170,26 @@ def test_b82_beat(fleet_of: Callable[..., Fleet], tmp_path: Path, knows: bool) -
         beat.wait()
     assert excess((start.at for start in starts), TokenBucket("10/s"), tolerance=0.08) == 0
     assert fleet.project.send.throttle.depth() > 0
+
+
+def test_b69_what_would_wait_too_long_fails_at_once(fleet: Fleet) -> None:
+    """At submit where the caller hears it; sent by name, as a failure of the task, once, and with no start."""
+    task = fleet.project.impatient
+    taken, refused = [], []
+    for n in range(20):
+        try:
+            taken.append(task.delay(n))
+        except BacklogFull as full:
+            refused.append(full)
+    assert len(taken) == 5, "one now, and four within the second"
+    assert {round(full.wait, 1) for full in refused} == {1.2, 1.3} or refused[-1].wait == pytest.approx(1.25, abs=0.1)
+    assert refused[-1].retry_after == pytest.approx(0.25, abs=0.1)
+    assert task.throttle.estimate(1) == pytest.approx(1.25, abs=0.1)
+    by_name = [fleet.project.app.send_task("impatient", (n,)) for n in range(100, 110)]
+    fleet.worker()
+    assert [result.get(timeout=10) for result in taken] == [0, 1, 2, 3, 4]
+    ends = [result.get(timeout=10, propagate=False) for result in by_name]
+    failed = [end for end in ends if isinstance(end, BacklogFull)]
+    assert len(failed) >= 5, ends
+    assert all(end.wait > 1 for end in failed)
+    assert len(fleet.record()) == 5 + len(ends) - len(failed)

@@ -40,6 +40,7 @@ def live(client: StrictClient, clock: FakeClock) -> None:
         return backlog.start(mode, id, ticket, slot, ("-", "a"), (1, 1))[0]
 
     assert not backlog.credit(("-", "a"), (1, 1), 0.02)
+    assert backlog.estimate("a", ("-", "a"), (1, 1)) == (0, 0)
     first = backlog.submit(entry(1, "a", **keys))
     assert [backlog.submit(entry(n, "a", **keys)).what for n in (2, 3, 4)] == ["parked"] * 3
     assert backlog.submit(entry(5, "b", keys=("-", "b"), eta=clock() + 10**6)).what == "parked"

@@ -11,7 +11,7 @@ from throttle import BacklogFull, CostExceedsLimit, InvalidRate, StoreUnavailabl
 from throttle.errors import shorten
 
 EVERY = [
-    ThrottleError("text"), InvalidRate("text"), StoreUnavailable("text"), BacklogFull("text", 3.5),
+    ThrottleError("text"), InvalidRate("text"), StoreUnavailable("text"), BacklogFull("send", 3.5, 0.5),
     CostExceedsLimit(11, 10, "k"), CostExceedsLimit(2, 1),
 ]  # fmt: skip
 

@@ -1,0 +1,20 @@
+-- estimate: when would a task start that came now? Changes nothing.
+--
+-- KEYS   the eleven keys of the scope (README)
+-- ARGV   now ('' = ask Redis), lane, rank (one digit; 0 goes first), keys (comma-separated, one per limit),
+--        costs (the same)
+-- REPLY  {wait (us; -1 = not while a limit is closed), tasks that would go before it} | error UNDECLARED
+--
+-- @include lib/clock
+-- @include lib/gcra
+-- @include lib/scope
+-- @include lib/pace
+-- @include lib/ahead
+local now, limits = clock(ARGV[1]), limits_read()
+if not limits then return UNDECLARED end
+local found = pace_found(limits, split(ARGV[4]), split(ARGV[5]), now)
+local before, all = ahead_of(ARGV[2], ARGV[3])
+local wait, closed = ahead_wait(found, limits, now, before, all)
+local common = false
+for _, limit in ipairs(limits) do common = common or limit.wide end
+return {closed and -1 or math.ceil(wait), common and all or before}
