@@ -13,6 +13,9 @@ from throttle.keys import Namer
 from throttle.limits import TokenBucket, check_units, stored_name
 from throttle.store import Store
 
+#: The answer where there is no limit.
+UNLIMITED = Decision(True, 0, 0, 0.0, 0.0)
+
 
 class Limiter:
     """Asks the limits of one scope; every answer is one atomic step in Redis and one round trip.
@@ -73,44 +76,63 @@ class Limiter:
         if active:
             self._store.command("DEL", *(self._bucket(limit, key) for limit in active))
 
-    def _bucket(self, limit: TokenBucket, key: object) -> str:
-        whom = key if limit.key is None else limit.key
-        if whom is not key and (callable(whom) or "{" in str(whom)):  # made of a task's arguments there, given here
-            if key is None:
-                raise ThrottleError(f"limit {limit.label!r} counts each {whom!r} apart: acquire() needs a key")
-            whom = key
-        return f"{self._prefix}{_policy(limit)}|{'-' if whom is None else self._identity(whom)}"
-
     def _ask(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
-        if not all(isinstance(limit, TokenBucket) for limit in limits):
-            raise TypeError(f'{limits!r}: say TokenBucket("5/min") for a rate')
-        active = [limit for limit in limits if limit.rate is not None]
-        if not active:
-            return Decision(True, 0, 0, 0.0, 0.0)
-        check_units(cost)
-        text, buckets = f"{mode} {self._store.now() or '-'}", []
-        for limit in active:
-            if cost > limit.burst and limit.interval:
-                limit.check_cost(cost, None if key is None else str(key))
-            text += f" {limit.packed}{cost}"
-            buckets.append(self._bucket(limit, key))
-        if len(buckets) > 1 and len(set(buckets)) < len(buckets):
+        if len(limits) != 1:
+            return self._ask_all(mode, limits, key, cost)
+        limit = limits[0]
+        if not _counts(limit, key, cost):
+            return UNLIMITED
+        text = f"{mode} {self._store.now() or '-'} {limit.packed}{cost}"
+        wait, remaining, reset = self._store.ask("acquire", self._bucket(limit, key), text).split()
+        return _decision(limit, (limit.label,), int(wait), int(remaining), int(reset))
+
+    def _ask_all(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
+        active = [limit for limit in limits if _counts(limit, key, cost)]
+        if len(active) < 2:
+            return self._ask(mode, tuple(active), key, cost) if active else UNLIMITED
+        buckets = [self._bucket(limit, key) for limit in active]
+        if len(set(buckets)) < len(buckets):
             raise InvalidRate(f"{', '.join(limit.label for limit in active)}: each limit needs a name of its own")
-        return _decision(active, self._store.run_plain("acquire", buckets, (text,)))
+        text = f"{mode} {self._store.now() or '-'} {';'.join([f'{limit.packed}{cost}' for limit in active])}"
+        which, *numbers = map(int, self._store.run_plain("acquire_all", buckets, (text,)).split())
+        first = active.pop(which - 1)
+        return _decision(first, (first.label, *[limit.label for limit in active]), *numbers)
+
+    def _bucket(self, limit: TokenBucket, key: object) -> str:
+        whom = key if limit.key is None else _whom(limit, key)
+        policy = limit.__dict__.get("_policy") or _policy(limit)
+        return f"{self._prefix}{policy}|{'-' if whom is None else self._identity(whom)}"
+
+
+def _counts(limit: TokenBucket, key: object, cost: int) -> bool:
+    """Whether there is such a limit at all; raises if it could never let the cost pass."""
+    if not isinstance(limit, TokenBucket):
+        raise TypeError(f'{limit!r}: say TokenBucket("5/min") for a rate')
+    if limit.rate is None:
+        return False
+    if type(cost) is not int or not 0 <= cost <= limit.burst:
+        check_units(cost)
+        if limit.interval:
+            limit.check_cost(cost, None if key is None else str(key))
+    return True
+
+
+def _whom(limit: TokenBucket, key: object) -> object:
+    """Whom a limit with a key of its own counts."""
+    if callable(limit.key) or "{" in str(limit.key):  # made of a task's arguments there, given here
+        if key is None:
+            raise ThrottleError(f"limit {limit.label!r} counts each {limit.key!r} apart: acquire() needs a key")
+        return key
+    return limit.key
 
 
 def _policy(limit: TokenBucket) -> str:
     """A limit's name as it stands in Redis; without one, what it says. Remembered: it is asked every time."""
-    policy: str | None = limit.__dict__.get("_policy")
-    if policy is None:
-        policy = stored_name(limit.name or str(limit).replace(" ", ""))
-        limit.__dict__["_policy"] = policy
+    policy = stored_name(limit.name or str(limit).replace(" ", ""))
+    limit.__dict__["_policy"] = policy
     return policy
 
 
-def _decision(limits: list[TokenBucket], reply: bytes | str) -> Decision:
-    allowed, wait, which, remaining, reset = map(int, reply.split())
-    first = limits[which - 1]
-    others = tuple(limit.label for i, limit in enumerate(limits, 1) if i != which) if len(limits) > 1 else ()
+def _decision(limit: TokenBucket, policies: tuple[str, ...], wait: int, remaining: int, reset: int) -> Decision:
     retry_after = wait / 1e6 if wait >= 0 else math.inf
-    return Decision(allowed == 1, first.burst, remaining, retry_after, reset / 1e6, (first.label, *others))
+    return Decision(wait == 0, limit.burst, remaining, retry_after, reset / 1e6, policies)

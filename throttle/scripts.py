@@ -17,6 +17,8 @@ from typing import Any
 
 from redis.exceptions import NoScriptError
 
+from throttle.wire import Wire
+
 _INCLUDE = re.compile(r"^-- @include (\S+)$", re.MULTILINE)
 
 
@@ -37,18 +39,34 @@ def expanded(name: str) -> str:
 class Script:
     """One atomic step in Redis, named by its verb."""
 
-    __slots__ = ("name", "sha", "text")
+    __slots__ = ("_name", "_one", "name", "sha", "text")
 
     def __init__(self, name: str) -> None:
         self.name, self.text = name, expanded(name)
         self.sha = sha1(self.text.encode()).hexdigest()  # noqa: S324 - Redis names scripts by SHA-1
+        self._name = f"$7\r\nEVALSHA\r\n$40\r\n{self.sha}\r\n".encode()
+        self._one = f"*5\r\n$7\r\nEVALSHA\r\n$40\r\n{self.sha}\r\n$1\r\n1\r\n"
 
     def __call__(self, client: Any, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        """Run it on a client (for an asyncio client, see `AsyncLimiter`)."""
+        """Run it on a client, or on its wire (for an asyncio client, see `AsyncLimiter`)."""
         try:
+            if isinstance(client, Wire):
+                return client(self.packed(keys, args))
             return client.evalsha(self.sha, len(keys), *keys, *args)
         except NoScriptError:
             return client.eval(self.text, len(keys), *keys, *args)
+
+    def packed(self, keys: Sequence[str], args: Sequence[Any]) -> bytes:
+        """Its EVALSHA as it goes over the wire."""
+        packed = b"*%d\r\n%b" % (len(keys) + len(args) + 3, self._name)
+        for item in (len(keys), *keys, *args):
+            data = item if isinstance(item, bytes) else str(item).encode()
+            packed += b"$%d\r\n%b\r\n" % (len(data), data)
+        return packed
+
+    def packed_one(self, key: str, text: str) -> bytes:
+        """The same for one key and one argument, both ASCII: 1 µs where that takes 3 of the 100 of a decision."""
+        return f"{self._one}${len(key)}\r\n{key}\r\n${len(text)}\r\n{text}\r\n".encode("ascii")
 
 
 @cache

@@ -14,6 +14,7 @@ from redis.exceptions import (
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
+    NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
     RedisError,
@@ -23,6 +24,7 @@ from redis.exceptions import (
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.scripts import script
+from throttle.wire import Wire, wire
 
 logger = logging.getLogger(__name__)
 
@@ -89,6 +91,9 @@ class Store:
         #: One connection and no pool, for a process with one thread: saves a poll of the socket per command.
         self.single = False
         self._client: Any = None
+        self._wire: Wire | None = None
+        #: The wire, if it has a pool: that knows of a fork by itself, and saves us the asking.
+        self._pooled: Wire | None = None
 
     @property
     def client(self) -> Any:
@@ -96,8 +101,16 @@ class Store:
         if self._client is None or self._pid != os.getpid():
             with self._lock:
                 if self._client is None or self._pid != os.getpid():
-                    self._client, self._pid = self._connect(), os.getpid()
+                    client = self._connect()
+                    self._wire = wire(client)
+                    self._pooled = self._wire if getattr(client, "connection", None) is None else None
+                    self._client, self._pid = client, os.getpid()
         return self._client
+
+    def _caller(self) -> Any:
+        """What scripts are called on."""
+        client = self.client
+        return self._wire or client
 
     def _connect(self) -> Any:
         if isinstance(self._source, str):
@@ -121,16 +134,27 @@ class Store:
             StoreUnavailable: Redis cannot serve now.
         """
         try:
-            return script(name)(self.client, keys, [self.now(), *args])
+            return script(name)(self._pooled or self._caller(), keys, (self.now(), *args))
         except RedisError as exc:
             raise translate(exc) from exc
 
     def run_plain(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         """As `run`, for the scripts that need no time."""
         try:
-            return script(name)(self.client, keys, args)
+            return script(name)(self._pooled or self._caller(), keys, args)
         except RedisError as exc:
             raise translate(exc) from exc
+
+    def ask(self, name: str, key: str, text: str) -> Any:
+        """As `run_plain` with one key and one argument, by the shortest way: a request waits for it."""
+        if self._pooled is not None and key.isascii():
+            try:
+                return self._pooled(script(name).packed_one(key, text))
+            except NoScriptError:
+                pass
+            except RedisError as exc:
+                raise translate(exc) from exc
+        return self.run_plain(name, (key,), (text,))
 
     def command(self, *command: Any) -> Any:
         """One plain command, with the same errors as `run`."""
@@ -143,7 +167,7 @@ class Store:
         """Let go of the connections; the next use makes new ones."""
         if self._client is not None and isinstance(self._source, str) and self._pid == os.getpid():
             self._client.close()
-        self._client = None
+        self._client = self._wire = self._pooled = None
 
 
 def _undecoded(client: Any) -> Any:

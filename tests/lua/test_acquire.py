@@ -11,9 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.redis_versions import version
 from tests.reference import Level
 from tests.services import RedisServer
 from throttle import CostExceedsLimit, Decision, InvalidRate, Limiter, ThrottleError, TokenBucket
+from throttle.limits import DAY
+from throttle.store import Store
 from throttle.testing import EPOCH, FakeClock
 
 PROPERTY = settings(
@@ -104,6 +107,34 @@ def test_every_answer_is_that_of_the_reference(data: Any, limit: TokenBucket, fa
         assert (said.allowed, said.remaining, micros(said.reset_after), micros(said.retry_after)) == (
             allowed, remaining, reset, wait,
         )  # fmt: skip
+
+
+changes = st.tuples(  # what another release, an operator, or a limit that starts empty would say
+    st.sampled_from([0, 1, 3, 1000, 10**6, 366 * 86400 * 10**6]), st.sampled_from([1, 2, 7, 140]),
+    st.sampled_from([0, 0, 0, 5000]), st.sampled_from([0, 0, DAY]),
+)  # fmt: skip
+
+
+@PROPERTY
+@given(data=st.data(), said=st.lists(changes, min_size=1, max_size=3))
+def test_one_limit_alone_is_answered_as_among_several(data: Any, said: Any, any_server: RedisServer) -> None:
+    """Any history: replies, buckets and their ends are the same whichever of the two scripts is asked."""
+    client, clock, name = any_server.client(), FakeClock(), f"s{next(fresh_scope)}"
+    store = Store(client, now=clock)
+    for _ in range(data.draw(st.integers(1, 12))):
+        interval, burst, fresh, keep = data.draw(st.sampled_from(said))
+        step = interval or 1000
+        clock.tick(data.draw(st.one_of(st.just(0), st.integers(-2 * step, 3 * step), st.just(-(10**9)))))
+        if data.draw(st.integers(0, 9)) == 0 and client.exists(name):  # a task of the same scope has started
+            for key in (name, f"{name}+"):
+                client.set(key, b" ".join(client.get(key).split()[:4]) + b" %d" % clock(), keepttl=True)
+        cost, mode = data.draw(st.integers(0, 2 * burst)), data.draw(st.sampled_from(["take", "take", "peek"]))
+        text = f"{mode} {clock()} {interval} {burst} {fresh} {keep} {cost}"
+        alone, among = store.ask("acquire", name, text), store.run_plain("acquire_all", [f"{name}+"], [text])
+        assert b"1 " + alone == among
+        assert client.get(name) == client.get(f"{name}+")
+        if version(any_server) >= (7,):
+            assert client.pexpiretime(name) == client.pexpiretime(f"{name}+")
 
 
 @PROPERTY

@@ -83,13 +83,23 @@ def test_arguments_used_are_arguments_declared(name: str) -> None:
         assert int(repeated[2] or 1) == (len(names.split(",")) if "for each" in said else 1)
 
 
+@pytest.mark.parametrize("name", ["acquire", "acquire_all"])
+def test_what_one_text_says_is_what_is_read(name: str) -> None:
+    said = re.split(r"text ?: ", re.sub(r"\([^()]*\)", "", header(name)["ARGV"]))[1]
+    said = said.replace("then for each limit, ';' between them:", "")
+    read = re.findall(r"local ([\w, ]+) =\s+string\.match\((?:ARGV\[1\]|text),", code(expanded(name)))
+    named = {"at": "now", "rest": "", "as": ""}  # `as` is interval and burst once more, as they are stored
+    words = [named.get(word, word) for word in ", ".join(read).split(", ")]
+    assert [word for word in words if word] == [word.strip() for word in said.split(",") if word.strip()]
+
+
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_keys_used_are_keys_declared(name: str) -> None:
     said, used = header(name)["KEYS"], live(name)
     highest = max((int(n) for n in re.findall(r"KEYS\[(\d+)\]", used)), default=0)
     scoped = "the eleven keys of the scope" in said
     assert scoped == ("-- @include lib/scope" in (FOLDER / f"{name}.lua").read_text())
-    assert highest == (11 if scoped else 1 if said.strip() == "the lease" else 0)
+    assert highest == (11 if scoped else 1 if said.strip() in ("the lease", "the bucket") else 0)
     assert ("KEYS[11 + i]" in used) == ("then the start bucket of each limit" in said)
     assert ("ipairs(KEYS)" in used or "KEYS[i]" in used) == ("one bucket per limit" in said)
 

@@ -30,6 +30,9 @@ def live(client: StrictClient, clock: FakeClock) -> None:
     limiter.peek(*pair)
     clock.advance(-10)
     assert not limiter.acquire(*pair)
+    assert limiter.acquire(TokenBucket("1/min", name="alone"))
+    clock.advance(-10)
+    assert not limiter.acquire(TokenBucket("1/min", name="alone"))
     limiter.refund(*pair)
     limiter.reset(*pair)
 

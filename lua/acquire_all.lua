@@ -1,0 +1,50 @@
+-- acquire_all: may `cost` units of every limit pass now? Takes them from all, or from none.
+--
+-- KEYS   one bucket per limit
+-- ARGV   one text: mode ('take' | 'peek'), now ('-' = ask Redis), then for each limit, ';' between them:
+--        interval (us; 0 = closed), burst, fresh (us until a new bucket is full), keep (us), cost
+-- REPLY  one text: which limit refused or is nearest to empty (1-based), retry_after (us; 0 = passed, -1 = not
+--        while closed), that limit's remaining (units) and reset_after (us)
+--
+-- @include lib/clock
+-- @include lib/gcra
+-- @include lib/bucket
+local mode, at, rest = string.match(ARGV[1], '^(%l+) (%S+) (.+)$')
+local now = clock(at == '-' and '' or at)
+local limits, wait, which = {}, 0, 1
+
+for text in string.gmatch(rest, '[^;]+') do
+  local as, interval, burst, fresh, keep, cost = string.match(text, '^((%d+) (%d+)) (%d+) (%d+) (%d+)$')
+  interval, burst, cost = tonumber(interval), tonumber(burst), tonumber(cost)
+  local i, tat, seen, was = #limits + 1
+  local limit = {as = as, interval = interval, burst = burst, keep = tonumber(keep), cost = cost, tat = 0}
+  local value = redis.call('GET', KEYS[i])
+  if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
+  if was == as and tonumber(seen) <= now then -- the usual, as in acquire
+    limit.tat = tonumber(tat)
+  else
+    local changed
+    limit.tat, changed = bucket_load(KEYS[i], now, limit, tonumber(fresh))
+    if changed then bucket_store(KEYS[i], limit.tat, now, limit) end
+  end
+  local held = interval > 0 and gcra_slot(limit.tat, now, interval, burst, cost) - now or math.huge
+  if held > wait then wait, which = held, i end
+  limits[i] = limit
+end
+
+local nearest = math.huge
+for i = 1, wait > 0 and 0 or #limits do
+  local limit = limits[i]
+  if limit.cost > 0 and mode == 'take' then
+    limit.tat = gcra_take(limit.tat, now, limit.interval, limit.cost)
+    local until_ms = math.ceil((limit.tat + limit.keep) / 1000) + 1
+    redis.call('SET', KEYS[i], string.format('%.0f %.0f %s', limit.tat, now, limit.as), 'PXAT', until_ms)
+  end
+  local remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst)
+  if remaining < nearest then nearest, which = remaining, i end
+end
+
+local shown = limits[which]
+local remaining = shown.interval > 0 and gcra_remaining(shown.tat, now, shown.interval, shown.burst) or 0
+local retry = wait == math.huge and -1 or wait
+return string.format('%d %.0f %d %.0f', which, retry, remaining, math.max(0, shown.tat - now))

@@ -1,0 +1,113 @@
+"""Packed commands over a client's own connections, by the public methods of its pool.
+
+A decision waits for `Redis.execute_command` longer than for the script: it packs, wraps and measures for 10 µs of a
+round trip of 100. What a client promises stays: its pool, its health checks, its retries.
+"""
+
+from __future__ import annotations
+
+import inspect
+from contextlib import nullcontext
+from typing import Any
+
+import redis
+from redis import connection as connections
+from redis import sentinel
+
+#: Of others, nothing is known: what they do between client and server (cache, record, fake) must go on.
+POOLS = (redis.ConnectionPool, redis.BlockingConnectionPool, sentinel.SentinelConnectionPool)
+CONNECTIONS = (
+    connections.Connection,
+    connections.SSLConnection,
+    connections.UnixDomainSocketConnection,
+    sentinel.SentinelManagedConnection,
+    sentinel.SentinelManagedSSLConnection,
+)
+
+
+def wire(client: Any) -> Wire | None:
+    """The client's wire; `None` if the client must be asked itself."""
+    pool: Any = getattr(client, "connection_pool", None)
+    if (
+        type(client) is redis.Redis
+        and type(pool) in POOLS
+        and pool.connection_class in CONNECTIONS
+        and getattr(pool, "cache", None) is None
+        and not _watched(client)
+    ):
+        return Wire(client)
+    return None
+
+
+def _watched(client: Any) -> bool:
+    """Whether its commands are traced or counted: by a wrapper around `execute_command`, or by redis-py itself."""
+    execute = inspect.getattr_static(client, "execute_command")
+    if getattr(execute, "__module__", None) != redis.Redis.__module__ or hasattr(execute, "__wrapped__"):
+        return True
+    try:
+        from redis.observability.providers import get_observability_instance
+    except ImportError:  # before 7.2
+        return False
+    return bool(get_observability_instance().is_enabled())
+
+
+class Wire:
+    """Sends packed commands where the client would; as safe with threads and after a fork as the client's pool is."""
+
+    __slots__ = ("_client", "_lock", "_name", "_pool", "eval")
+
+    def __init__(self, client: redis.Redis) -> None:
+        self._client: Any = client
+        self._pool: Any = client.connection_pool
+        self._lock: Any = getattr(client, "single_connection_lock", None) or nullcontext()
+        command = inspect.signature(self._pool.get_connection).parameters.get("command_name")
+        #: Before 5.3, redis-py wants to be told the command; from then on it warns of being told.
+        self._name = ("EVALSHA",) if command is not None and command.default is command.empty else ()
+        self.eval = client.eval  # once per server and script
+
+    def __call__(self, packed: bytes) -> Any:
+        """The reply to one command, undecoded; raises what the client would, after the retries that it would make."""
+        if self._client.connection is not None:
+            return self._single(packed)
+        connection = self._pool.get_connection(*self._name)
+        try:
+            connection.send_packed_command((packed,))
+            return connection.read_response(disable_decoding=True)
+        except Exception as error:
+            return _again(connection, packed, error)
+        finally:
+            self._pool.release(connection)
+
+    def _single(self, packed: bytes) -> Any:
+        with self._lock:
+            connection = self._client.connection
+            try:
+                connection.send_packed_command((packed,))
+                return connection.read_response(disable_decoding=True)
+            except Exception as error:
+                return _again(connection, packed, error)
+            finally:
+                if getattr(
+                    connection, "should_reconnect", bool
+                )():  # the server moves; where there is a pool, it sees to it
+                    connection.disconnect()
+
+
+def _again(connection: Any, packed: bytes, error: Exception) -> Any:
+    """What the client does once a try has failed: its retries. That try was the first; one more could take twice."""
+    failed = [error]
+
+    def attempt() -> Any:
+        if failed:
+            raise failed.pop()
+        connection.send_packed_command((packed,))
+        return connection.read_response(disable_decoding=True)
+
+    return connection.retry.call_with_retry(attempt, lambda error: _failed(connection, error))
+
+
+def _failed(connection: Any, error: Exception) -> None:
+    connection.disconnect()
+    # Before redis-py 6, whose Retry says how often it tries, a client repeated the errors of retry_on_error alone.
+    if not hasattr(connection.retry, "get_retries") and not isinstance(error, tuple(connection.retry_on_error or ())):
+        raise error
