@@ -8,6 +8,7 @@
 --
 -- @include lib/clock
 -- @include lib/gcra
+-- @include lib/digits
 -- @include lib/bucket
 local mode, at, rest = string.match(ARGV[1], '^(%l+) (%S+) (.+)$')
 local now = clock(at == '-' and '' or at)
@@ -32,16 +33,18 @@ for text in string.gmatch(rest, '[^;]+') do
   limits[i] = limit
 end
 
-local nearest = math.huge
-for i = 1, wait > 0 and 0 or #limits do
-  local limit = limits[i]
-  if limit.cost > 0 and mode == 'take' then
-    limit.tat = gcra_take(limit.tat, now, limit.interval, limit.cost)
-    local until_ms = math.ceil((limit.tat + limit.keep) / 1000) + 1
-    redis.call('SET', KEYS[i], string.format('%.0f %.0f %s', limit.tat, now, limit.as), 'PXAT', until_ms)
+local least = math.huge
+if wait <= 0 then
+  local taking, seen = mode == 'take', digits(now)
+  for i, limit in ipairs(limits) do
+    if taking and limit.cost > 0 then
+      limit.tat = gcra_take(limit.tat, now, limit.interval, limit.cost)
+      local until_ms = math.ceil((limit.tat + limit.keep) / 1000) + 1
+      redis.call('SET', KEYS[i], digits(limit.tat) .. ' ' .. seen .. ' ' .. limit.as, 'PXAT', digits(until_ms))
+    end
+    local remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst)
+    if remaining < least then least, which = remaining, i end
   end
-  local remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst)
-  if remaining < nearest then nearest, which = remaining, i end
 end
 
 local shown = limits[which]

@@ -83,8 +83,7 @@ class Limiter:
         if not _counts(limit, key, cost):
             return UNLIMITED
         text = f"{mode} {self._store.now() or '-'} {limit.packed}{cost}"
-        wait, remaining, reset = self._store.ask("acquire", self._bucket(limit, key), text).split()
-        return _decision(limit, (limit.label,), int(wait), int(remaining), int(reset))
+        return _decision(limit, cost, self._store.ask("acquire", self._bucket(limit, key), text))
 
     def _ask_all(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
         active = [limit for limit in limits if _counts(limit, key, cost)]
@@ -94,9 +93,10 @@ class Limiter:
         if len(set(buckets)) < len(buckets):
             raise InvalidRate(f"{', '.join(limit.label for limit in active)}: each limit needs a name of its own")
         text = f"{mode} {self._store.now() or '-'} {';'.join([f'{limit.packed}{cost}' for limit in active])}"
-        which, *numbers = map(int, self._store.run_plain("acquire_all", buckets, (text,)).split())
+        which, wait, remaining, reset = map(int, self._store.run_plain("acquire_all", buckets, (text,)).split())
         first = active.pop(which - 1)
-        return _decision(first, (first.label, *[limit.label for limit in active]), *numbers)
+        policies = (first.label, *[limit.label for limit in active])
+        return Decision(wait == 0, first.burst, remaining, wait / 1e6 if wait >= 0 else math.inf, reset / 1e6, policies)
 
     def _bucket(self, limit: TokenBucket, key: object) -> str:
         whom = key if limit.key is None else _whom(limit, key)
@@ -133,6 +133,12 @@ def _policy(limit: TokenBucket) -> str:
     return policy
 
 
-def _decision(limit: TokenBucket, policies: tuple[str, ...], wait: int, remaining: int, reset: int) -> Decision:
-    retry_after = wait / 1e6 if wait >= 0 else math.inf
-    return Decision(wait == 0, limit.burst, remaining, retry_after, reset / 1e6, policies)
+def _decision(limit: TokenBucket, cost: int, reply: int) -> Decision:
+    """What the time until the bucket is full says, as lib/gcra has it; below zero it is a refusal."""
+    interval, burst = limit.interval, limit.burst
+    reset = reply if reply >= 0 else -1 - reply
+    if not interval:
+        return Decision(False, burst, 0, math.inf, reset / 1e6, (limit.label,))
+    remaining = max(0, burst - -(-reset // interval))
+    wait = 0 if reply >= 0 else reset + (cost - burst) * interval
+    return Decision(reply >= 0, burst, remaining, wait / 1e6, reset / 1e6, (limit.label,))
