@@ -95,7 +95,7 @@ class Limiter:
         text = f"{mode} {self._store.now() or '-'} {';'.join([f'{limit.packed}{cost}' for limit in active])}"
         which, wait, remaining, reset = map(int, self._store.run_plain("acquire_all", buckets, (text,)).split())
         first = active.pop(which - 1)
-        policies = (first.label, *[limit.label for limit in active])
+        policies = (first, *active)
         return Decision(wait == 0, first.burst, remaining, wait / 1e6 if wait >= 0 else math.inf, reset / 1e6, policies)
 
     def _bucket(self, limit: TokenBucket, key: object) -> str:
@@ -138,7 +138,7 @@ def _decision(limit: TokenBucket, cost: int, reply: int) -> Decision:
     interval, burst = limit.interval, limit.burst
     reset = reply if reply >= 0 else -1 - reply
     if not interval:
-        return Decision(False, burst, 0, math.inf, reset / 1e6, (limit.label,))
+        return Decision(False, burst, 0, math.inf, reset / 1e6, (limit,))
     remaining = max(0, burst - -(-reset // interval))
     wait = 0 if reply >= 0 else reset + (cost - burst) * interval
-    return Decision(reply >= 0, burst, remaining, wait / 1e6, reset / 1e6, (limit.label,))
+    return Decision(reply >= 0, burst, remaining, wait / 1e6, reset / 1e6, (limit,))

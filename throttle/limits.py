@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from urllib.parse import quote
 
 from throttle.errors import CostExceedsLimit, InvalidRate
@@ -79,6 +81,28 @@ class TokenBucket:
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
         object.__setattr__(self, "label", name or str(self))
+
+    @cached_property
+    def window(self) -> int:
+        """Seconds in which an empty bucket fills, in whole ones as HTTP fields have them: at least 1."""
+        if self.rate is None or not self.rate.count:
+            return 1
+        return max(1, math.ceil(self.burst * self.rate.period / self.rate.count))
+
+    @cached_property
+    def quota(self) -> int:
+        """Units per window: the burst, or what the rate makes of a window that was rounded up; 0 while closed.
+
+        So "10/s" with a burst of 1, which fills in 0.1 s, is 10 in 1 s and not 1 in 1 s.
+        """
+        if self.rate is None or not self.rate.count:
+            return self.burst if self.rate is None else 0
+        return max(self.burst, math.floor(self.window * self.rate.count / self.rate.period))
+
+    @property
+    def unit(self) -> str:
+        """What is counted, as HTTP fields say it."""
+        return "requests"
 
     def check_cost(self, cost: int, key: str | None = None) -> None:
         """Raise `CostExceedsLimit` if `cost` units could never pass."""

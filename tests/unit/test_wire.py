@@ -67,7 +67,7 @@ def test_answers_are_the_same_on_every_client(client: redis.Redis) -> None:
     assert remaining(limiter) == [999, 499]
     assert remaining(limiter) == [997, 498]
     said = limiter.peek(LIMIT)
-    assert (said.allowed, said.limit, said.remaining, said.policies) == (True, 1000, 996, (str(LIMIT),))
+    assert (said.allowed, said.limit, said.remaining, said.policies) == (True, 1000, 996, (LIMIT,))
 
 
 def test_a_forgotten_script_comes_with_the_same_call(client: redis.Redis, server: RedisServer) -> None:
