@@ -54,7 +54,7 @@ def test_a_wheel_holds_the_package_and_its_scripts_and_nothing_else(built: dict[
     assert "throttle/py.typed" in names
     lua = {path.relative_to(ROOT / "lua").as_posix() for path in (ROOT / "lua").rglob("*.lua")}
     assert lua == {name.removeprefix("throttle/lua/") for name in names if name.endswith(".lua")}
-    assert len([name for name in names if name.endswith(".py")]) == len(list((ROOT / "throttle").glob("*.py")))
+    assert len([name for name in names if name.endswith(".py")]) == len(list((ROOT / "throttle").rglob("*.py")))
 
 
 def test_what_an_index_shows(built: dict[str, Path]) -> None:
