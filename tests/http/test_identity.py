@@ -97,6 +97,11 @@ def test_b104_many_lines_push_none_of_the_proxys_out() -> None:
     assert Identity(1).address(PROXY, [*lines, ("X-Forwarded-For", "203.0.113.9")]) == "203.0.113.9"
 
 
+@pytest.mark.parametrize("name", ["X-Forwarded-For ", "\tX-Forwarded-For", "X_Forwarded_For", "X-Forwarded-For\x00"])
+def test_b104_a_name_that_looks_like_it_is_another(name: str) -> None:
+    assert Identity(1).address(PROXY, [("x-forwarded-for", "203.0.113.9"), (name, "6.6.6.6")]) == "203.0.113.9"
+
+
 @pytest.mark.parametrize(
     ("sent", "client"),
     [
@@ -167,6 +172,8 @@ def test_b106_a_network_is_one_client() -> None:
     assert who.address("::ffff:192.0.2.1") == who.address("192.0.2.1") == who.address("::FFFF:C000:0201") == "192.0.2.1"
     assert who.address("FE80::1%eth0") == who.address("fe80::2") == "fe80::/64"
     assert Identity(ipv6_prefix=128).address("2001:DB8::1") == "2001:db8::1/128"
+    assert Identity(ipv6_prefix=32).address("::1") == "::/32"
+    assert who.address("::1") == "::/64"
     assert Identity(ipv6_prefix=48).address("2001:db8:1:2::1") == "2001:db8:1::/48"
 
 

@@ -13,6 +13,7 @@ import logging
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
+from ipaddress import IPv6Network
 from threading import Lock
 
 from throttle.errors import ThrottleError
@@ -149,7 +150,7 @@ class Identity:
     def _outermost(self, peer: Address | None, headers: object) -> Address | None:
         """From the right, as long as it is a trusted proxy that has written it; the last that is an address."""
         client = peer
-        lines = received(headers).get(self._header, ())
+        lines = received(headers, (self._header,)).get(self._header, ())
         for hop, address in enumerate(forwarded_for(lines, self._header == "forwarded"), start=1):
             if address is None:
                 return client
@@ -169,13 +170,13 @@ class Identity:
     def _masked(self, address: Address) -> str:
         if address.version == 4:
             return str(address)
-        network = ipaddress.ip_network((int(address) >> (128 - self._prefix) << (128 - self._prefix), self._prefix))
-        return str(network)
+        # IPv6Network and not ip_network, which takes small numbers, ::1 for one, for IPv4
+        return str(IPv6Network((int(address), self._prefix), strict=False))
 
     def _warn(self, address: Address | None, peer: str | None, headers: object) -> None:
         if _warned or (peer and address is None) or (address is not None and address.is_global):
             return
-        sent = [name for name in _FORWARDED if name in received(headers)]
+        sent = received(headers, _FORWARDED)
         if sent and _first_time():
             logger.warning(_UNTRUSTED, address or NO_ADDRESS, " and ".join(sent))
 
