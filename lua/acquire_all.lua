@@ -33,7 +33,7 @@ for text in string.gmatch(rest, '[^;]+') do
   limits[i] = limit
 end
 
-local least = math.huge
+local least, remaining = math.huge, 0
 if wait <= 0 then
   local taking, seen = mode == 'take', digits(now)
   for i, limit in ipairs(limits) do
@@ -42,12 +42,16 @@ if wait <= 0 then
       local until_ms = math.ceil((limit.tat + limit.keep) / 1000) + 1
       redis.call('SET', KEYS[i], digits(limit.tat) .. ' ' .. seen .. ' ' .. limit.as, 'PXAT', digits(until_ms))
     end
-    local remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst)
+    remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst)
     if remaining < least then least, which = remaining, i end
   end
 end
 
 local shown = limits[which]
-local remaining = shown.interval > 0 and gcra_remaining(shown.tat, now, shown.interval, shown.burst) or 0
-local retry = wait == math.huge and -1 or wait
-return string.format('%d %.0f %d %.0f', which, retry, remaining, math.max(0, shown.tat - now))
+if wait <= 0 then
+  remaining = least
+elseif shown.interval > 0 then
+  remaining = gcra_remaining(shown.tat, now, shown.interval, shown.burst)
+end
+local retry = wait == math.huge and '-1' or digits(wait)
+return string.format('%d %s %d %s', which, retry, remaining, digits(math.max(0, shown.tat - now)))

@@ -83,17 +83,21 @@ class Limiter:
         if not _counts(limit, key, cost):
             return UNLIMITED
         text = f"{mode} {self._store.now() or '-'} {limit.packed}{cost}"
-        return _decision(limit, cost, self._store.ask("acquire", self._bucket(limit, key), text))
+        return _decision(limit, cost, self._store.ask("acquire", (self._bucket(limit, key),), text))
 
     def _ask_all(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
-        active = [limit for limit in limits if _counts(limit, key, cost)]
+        active, buckets, texts = [], [], []
+        for limit in limits:
+            if _counts(limit, key, cost):
+                active.append(limit)
+                buckets.append(self._bucket(limit, key))
+                texts.append(f"{limit.packed}{cost}")
         if len(active) < 2:
             return self._ask(mode, tuple(active), key, cost) if active else UNLIMITED
-        buckets = [self._bucket(limit, key) for limit in active]
         if len(set(buckets)) < len(buckets):
             raise InvalidRate(f"{', '.join(limit.label for limit in active)}: each limit needs a name of its own")
-        text = f"{mode} {self._store.now() or '-'} {';'.join([f'{limit.packed}{cost}' for limit in active])}"
-        which, wait, remaining, reset = map(int, self._store.run_plain("acquire_all", buckets, (text,)).split())
+        text = f"{mode} {self._store.now() or '-'} {';'.join(texts)}"
+        which, wait, remaining, reset = map(int, self._store.ask("acquire_all", buckets, text).split())
         first = active.pop(which - 1)
         policies = (first, *active)
         return Decision(wait == 0, first.burst, remaining, wait / 1e6 if wait >= 0 else math.inf, reset / 1e6, policies)

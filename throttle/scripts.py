@@ -64,9 +64,13 @@ class Script:
             packed += b"$%d\r\n%b\r\n" % (len(data), data)
         return packed
 
-    def packed_one(self, key: str, text: str) -> bytes:
-        """The same for one key and one argument, both ASCII: 1 µs where that takes 3 of the 100 of a decision."""
-        return f"{self._one}${len(key)}\r\n{key}\r\n${len(text)}\r\n{text}\r\n".encode("ascii")
+    def packed_text(self, keys: Sequence[str], text: str) -> bytes:
+        """The same with one argument, all ASCII: for one key in 1 µs where that takes 3, of the 100 of a decision."""
+        if len(keys) == 1:
+            (key,) = keys
+            return f"{self._one}${len(key)}\r\n{key}\r\n${len(text)}\r\n{text}\r\n".encode("ascii")
+        items = "".join([f"${len(item)}\r\n{item}\r\n" for item in (str(len(keys)), *keys, text)])
+        return b"*%d\r\n%b%b" % (len(keys) + 4, self._name, items.encode("ascii"))
 
 
 @cache

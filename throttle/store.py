@@ -145,16 +145,16 @@ class Store:
         except RedisError as exc:
             raise translate(exc) from exc
 
-    def ask(self, name: str, key: str, text: str) -> Any:
-        """As `run_plain` with one key and one argument, by the shortest way: a request waits for it."""
-        if self._pooled is not None and key.isascii():
+    def ask(self, name: str, keys: Sequence[str], text: str) -> Any:
+        """As `run_plain` with one argument, by the shortest way: a request waits for it."""
+        if self._pooled is not None and self.namer.prefix.isascii():  # what else is in a key is ASCII by itself
             try:
-                return self._pooled(script(name).packed_one(key, text))
+                return self._pooled(script(name).packed_text(keys, text))
             except NoScriptError:
                 pass
             except RedisError as exc:
                 raise translate(exc) from exc
-        return self.run_plain(name, (key,), (text,))
+        return self.run_plain(name, keys, (text,))
 
     def command(self, *command: Any) -> Any:
         """One plain command, with the same errors as `run`."""

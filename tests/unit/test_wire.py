@@ -186,7 +186,8 @@ def test_a_message_of_any_bytes_is_packed_as_it_is() -> None:
     assert packed == b"".join(
         redis.Connection().pack_command("EVALSHA", made.sha, 1, "größe", b"\xff\r\n\x00", 12, 0.5, "")
     )
-    assert made.packed(["key"], ["text"]) == made.packed_one("key", "text")
+    for keys in (["key"], ["a", "bc"], ["k"] * 12):
+        assert made.packed(keys, ["text"]) == made.packed_text(keys, "text")
 
 
 class Own(redis.Redis):
