@@ -7,7 +7,9 @@ round trip of 100. What a client promises stays: its pool, its health checks, it
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import redis
@@ -54,22 +56,20 @@ def _watched(client: Any) -> bool:
 class Wire:
     """Sends packed commands where the client would; as safe with threads and after a fork as the client's pool is."""
 
-    __slots__ = ("_client", "_lock", "_name", "_pool", "eval")
+    __slots__ = ("_client", "_lock", "_pool", "_take", "eval")
 
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
         self._pool: Any = client.connection_pool
+        self._take = _taking(self._pool)
         self._lock: Any = getattr(client, "single_connection_lock", None) or nullcontext()
-        command = inspect.signature(self._pool.get_connection).parameters.get("command_name")
-        #: Before 5.3, redis-py wants to be told the command; from then on it warns of being told.
-        self._name = ("EVALSHA",) if command is not None and command.default is command.empty else ()
         self.eval = client.eval  # once per server and script
 
     def __call__(self, packed: bytes) -> Any:
         """The reply to one command, undecoded; raises what the client would, after the retries that it would make."""
         if self._client.connection is not None:
             return self._single(packed)
-        connection = self._pool.get_connection(*self._name)
+        connection = self._take()
         try:
             connection.send_packed_command((packed,))
             return connection.read_response(disable_decoding=True)
@@ -91,6 +91,14 @@ class Wire:
                     connection, "should_reconnect", bool
                 )():  # the server moves; where there is a pool, it sees to it
                     connection.disconnect()
+
+
+def _taking(pool: Any) -> Callable[[], Any]:
+    """The pool's get_connection; without what looks there for arguments that nobody should give any more (2 µs)."""
+    take = partial(inspect.unwrap(type(pool).get_connection), pool)
+    command = inspect.signature(take).parameters.get("command_name")
+    # Before 5.3, redis-py wants to be told the command.
+    return partial(take, "EVALSHA") if command is not None and command.default is command.empty else take
 
 
 def _again(connection: Any, packed: bytes, error: Exception) -> Any:
