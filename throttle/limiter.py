@@ -83,7 +83,7 @@ class Limiter:
         if not _counts(limit, key, cost):
             return UNLIMITED
         text = f"{mode} {self._store.now() or '-'} {limit.packed}{cost}"
-        return _decision(limit, cost, self._store.ask("acquire", (self._bucket(limit, key),), text))
+        return _decision(limits, cost, self._store.ask("acquire", (self._bucket(limit, key),), text))
 
     def _ask_all(self, mode: str, limits: tuple[TokenBucket, ...], key: object, cost: int) -> Decision:
         active, buckets, texts = [], [], []
@@ -137,12 +137,14 @@ def _policy(limit: TokenBucket) -> str:
     return policy
 
 
-def _decision(limit: TokenBucket, cost: int, reply: int) -> Decision:
+def _decision(limits: tuple[TokenBucket, ...], cost: int, reply: int) -> Decision:
     """What the time until the bucket is full says, as lib/gcra has it; below zero it is a refusal."""
+    limit = limits[0]
     interval, burst = limit.interval, limit.burst
-    reset = reply if reply >= 0 else -1 - reply
+    if reply >= 0:
+        return Decision(True, burst, max(0, burst + -reply // interval), 0.0, reply / 1e6, limits)
+    reset = -1 - reply
     if not interval:
-        return Decision(False, burst, 0, math.inf, reset / 1e6, (limit,))
-    remaining = max(0, burst - -(-reset // interval))
-    wait = 0 if reply >= 0 else reset + (cost - burst) * interval
-    return Decision(reply >= 0, burst, remaining, wait / 1e6, reset / 1e6, (limit,))
+        return Decision(False, burst, 0, math.inf, reset / 1e6, limits)
+    wait = reset + (cost - burst) * interval
+    return Decision(False, burst, max(0, burst + -reset // interval), wait / 1e6, reset / 1e6, limits)

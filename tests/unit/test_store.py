@@ -124,6 +124,8 @@ def test_a_script_is_known_by_the_hash_of_its_expanded_text() -> None:
     assert made is script("acquire")
     assert made.text == expanded("acquire")
     assert made.sha == sha1(made.text.encode()).hexdigest()
-    assert source("lib/gcra").rstrip() in made.text
+    assert "local function gcra_slot(" in made.text, "included"
+    assert "local function gcra_calm(" in source("lib/gcra")
+    assert "local function gcra_calm(" not in made.text, "not called, so not kept"
     with pytest.raises(FileNotFoundError):
         script("no-such-script")
