@@ -28,7 +28,7 @@ def main() -> int:
             file = Path(place, script.name)
             file.write_text(expanded(script.stem))
             files.append(file.name)
-        # 211: an include may bring more names than a script uses; 431: and, in a branch, parameters called as its locals
+        # 211: an include may bring more names than a script uses; 431: or, in a branch, parameters called as its locals
         rules = ["--std", "lua51", "--read-globals", "redis", "KEYS", "ARGV", "--max-line-length", "120"]
         return subprocess.call([tool, *rules, "--ignore", "211", "431", "--no-color", *files], cwd=place)
 
