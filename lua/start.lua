@@ -36,13 +36,14 @@ if current ~= ticket then
 end
 
 local at, tats, begun = turn_at(limits, keys, costs, now)
+local planned = begun
 if slot - now > far then slot = 0 end -- the clock has stepped back since it was granted
 if taking then
   at = math.max(at, slot)
 elseif mode == 'done' then
   at = math.max(now, slot)
 else
-  at = turn_moment(limits, costs, slot, now, tats, begun, mode == 'late')
+  at, planned = turn_moment(limits, costs, slot, now, tats, begun, mode == 'late')
 end
 if at - now > far and mode ~= 'late' then
   local value = current and redis.call('HGET', MESSAGES, id)
@@ -63,8 +64,10 @@ if taking then
 end
 local wait = math.ceil(at - now)
 local first = taking and wait > near -- it will ask 'begin', and begins then
-if mode ~= 'done' and not first then slack = turn_begin(limits, costs, slot, at, now, tats, begun) end
+if mode ~= 'done' and not first then slack = turn_begin(limits, costs, slot, at, now, tats, begun, planned) end
 if wait > near then return {'hold', wait, at} end
-if flight_end(id) == 1 then redis.call('HINCRBY', META, 'started', 1) end
+-- What was let go before has ended its flight; and the task may have been given another life since.
+local ends = taking or current == ticket
+if ends and flight_end(id) == 1 then redis.call('HINCRBY', META, 'started', 1) end
 if flying >= window then wake(now, channel, scope) end
-return {'go', wait, at, math.min(slack, far)}
+return {'go', wait, at, mode == 'late' and 0 or math.min(slack, far)}

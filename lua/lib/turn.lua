@@ -45,27 +45,36 @@ local function turn_pace(limits, keys, costs, at, now, slot, tats, others, ahead
   end
 end
 
--- turn_moment: when a start counted for `slot` may begin. `late`: it was to begin then, and did not.
+-- turn_moment: when a start counted for `slot` may begin; and what each TAT would be by then had it come in time.
+-- `late`: it was to begin then, and did not. Moving a start by d moves the TAT by d at most (a TAT is the maximum
+-- of what each start and those after it add up to), so where the bucket would hold it even as the last of all,
+-- it begins at once and the TAT moves; else it takes a new turn, and the one it missed is nobody's.
 local function turn_moment(limits, costs, slot, now, tats, begun, late)
-  local at = math.max(now, slot)
+  local at, moved, planned = math.max(now, slot), {}, {}
   for i, tat in ipairs(tats) do
     local limit, cost = limits[i], tonumber(costs[i])
     local work = cost * limit.interval
     begun[i] = begun[i] or (late and tat or tat - work) -- not told apart: all have begun but this one
-    if late and begun[i] == slot + work then begun[i] = slot end -- none has begun since; else it takes a new turn
-    if work > 0 then at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost)) end
+    moved[i] = late and begun[i] <= slot + limit.burst * limit.interval and work
+    if work > 0 and not moved[i] then
+      at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost))
+    end
   end
-  return at
+  for i, work in ipairs(moved) do
+    planned[i] = begun[i] - (work or 0)
+    if work then begun[i] = math.min(planned[i] + at - slot, math.max(begun[i], at)) end
+  end
+  return at, planned
 end
 
 -- turn_begin: it begins at `at`. Those counted behind it come as much later as time was lost by that (their own
 -- work at most). Returns how late it may be without any loss.
-local function turn_begin(limits, costs, slot, at, now, tats, begun)
+local function turn_begin(limits, costs, slot, at, now, tats, begun, planned)
   local slack = math.huge
   for i, tat in ipairs(tats) do
     local limit, work = limits[i], tonumber(costs[i]) * limits[i].interval
     if work > 0 then
-      local lost = math.max(begun[i], at) - math.max(begun[i], slot)
+      local lost = math.max(begun[i], at) - math.max(planned[i], slot)
       if at > now and now - slot >= work then lost = work end -- its turn was nobody's, and it takes another's
       slack = math.min(slack, math.max(0, begun[i] - at))
       begun[i] = math.max(begun[i], at) + work

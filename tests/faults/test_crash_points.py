@@ -329,6 +329,19 @@ def test_late_starts_of_a_burst_are_moved_not_forgotten(server: RedisServer) -> 
     assert (what, wait) == ("hold", 10_000)
 
 
+def test_b36_a_late_start_of_a_burst_costs_its_lateness_and_no_unit(server: RedisServer) -> None:
+    """The first in a cold process is 5 ms late, and by then the second has been counted."""
+    rig = Rig(server, TokenBucket("2/s", 5))
+    slot = rig.clock()
+    for n in range(2):
+        assert rig.backlog.start("take", f"t{n}", "", 0, ("-",), (1,))[:2] == ("go", 0)
+    rig.clock.tick(5_000)
+    assert rig.backlog.start("late", "t0", "", slot, ("-",), (1,))[:2] == ("go", 0)
+    for n in range(2, 5):
+        assert rig.backlog.start("take", f"t{n}", "", 0, ("-",), (1,))[:2] == ("go", 0)
+    assert rig.backlog.start("take", "next", "", 0, ("-",), (1,)).wait in (50_000, 500_000)  # far: asked again
+
+
 def test_a_cost_beyond_a_burst_that_shrank_does_not_stand_in_the_way(server: RedisServer) -> None:
     rig = Rig(server, TokenBucket("100/s", 50))
     whole = replace(rig.entry("x"), costs=(50,))

@@ -154,7 +154,8 @@ class Scope(RuleBasedStateMachine):
     def _granted(self, copy: Copy, turn: Turn, then: str) -> None:
         copy.begins, copy.granted, copy.slack = self.world.true + turn.wait, turn.slot, turn.slack
         copy.step = "body" if turn.what == "go" else then
-        if turn.what == "go" and self.world.tasks[copy.entry.id].phase != OVER:
+        if turn.what == "go" and not copy.gone:
+            copy.gone = True
             self.world.run(copy)
 
     def _decided(self, entry: Entry) -> None:
@@ -178,7 +179,7 @@ class Scope(RuleBasedStateMachine):
             world.holds.remove(copy)
             world.charge(copy)
             return
-        over, stale = world.tasks[entry.id].phase == OVER, (entry.id, copy.ticket) in world.stale
+        stale = (entry.id, copy.ticket) in world.stale
         if not stale:
             self._decided(entry)
         mode = "begin" if copy.step == "begin" else "late" if late else "done"
@@ -188,7 +189,7 @@ class Scope(RuleBasedStateMachine):
             world.holds.remove(copy)
         if turn.what == "parked":
             assert copy.leave
-            assert not over
+            assert not copy.gone
             world.put_back(entry.id)
         elif turn.what != "stale":
             self._granted(copy, turn, "done")

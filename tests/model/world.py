@@ -34,6 +34,7 @@ class Copy:
     granted: int = 0  # the same by Redis's clock
     slack: int = 0  # µs that it may begin later
     step: str = ""  # once its start was taken, what comes then: 'begin', 'done' or the 'body'
+    gone: bool = False  # Redis has let its body begin, and knows nothing of it any more
     leave: bool = False  # granted by limits that have changed since
 
 
@@ -110,11 +111,13 @@ class World:
 
     def charge(self, copy: Copy) -> None:
         """A body begins: every limit must have room for it, however it came to this."""
+        if copy.leave:
+            return
         for i, limit in enumerate(self.limits):
             level, cost = self.level(i, copy.entry.keys[i]), copy.entry.costs[i]
             has = level.at(self.true)
             lacks = min(cost, level.burst) * level.interval - has
-            assert lacks <= level.rounded or copy.leave, f"{copy.entry.id} starts {lacks} us too early for {limit}"
+            assert lacks <= level.rounded, f"{copy.entry.id} starts {lacks} us too early for {limit}"
             left = has - cost * level.interval
             level.level, level.seen = left if cost > level.burst else max(0, left), self.true
 
