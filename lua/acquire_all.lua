@@ -2,9 +2,15 @@
 --
 -- KEYS   one bucket per limit
 -- ARGV   one text: mode ('take' | 'peek'), now ('-' = ask Redis), then for each limit, ';' between them:
---        interval (us; 0 = closed), burst, fresh (us until a new bucket is full), keep (us), cost
+--        kind, four numbers that say the limit (bucket: interval (us; 0 = closed), burst, fresh (us until a new
+--        one is full), keep (us); fixed, sliding, log: count (0 = closed), period (us), 0, 0; quota: count, and
+--        the borders that lib/quota tells of), cost
 -- REPLY  one text: which limit refused or is nearest to empty (1-based), retry_after (us; 0 = passed, -1 = not
---        while closed), that limit's remaining (units) and reset_after (us)
+--        while closed), that limit's remaining (units) and reset_after (us); or 'outside' and the time (us), for
+--        a quota whose borders are not those of now
+--
+-- The algorithms but for the bucket are included where one is asked for: Redis makes each function anew at
+-- every run, at 0.3 us.
 --
 -- @include lib/clock
 -- @include lib/gcra
@@ -12,46 +18,62 @@
 -- @include lib/bucket
 local mode, at, rest = string.match(ARGV[1], '^(%l+) (%S+) (.+)$')
 local now = clock(at == '-' and '' or at)
-local limits, wait, which = {}, 0, 1
+local limits, wait, which, other = {}, 0, 1, nil
 
-for text in string.gmatch(rest, '[^;]+') do
-  local as, interval, burst, fresh, keep, cost = string.match(text, '^((%d+) (%d+)) (%d+) (%d+) (%d+)$')
-  interval, burst, cost = tonumber(interval), tonumber(burst), tonumber(cost)
-  local i, tat, seen, was = #limits + 1
-  local limit = {as = as, interval = interval, burst = burst, keep = tonumber(keep), cost = cost, tat = 0}
-  local value = redis.call('GET', KEYS[i])
-  if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
-  if was == as and tonumber(seen) <= now then -- the usual, as in acquire
-    limit.tat = tonumber(tat)
+for kind, a, b, c, d, cost in string.gmatch(rest, '(%l+) (%d+) (%d+) (%d+) (%d+) (%d+)') do
+  local i, slot = #limits + 1, math.huge
+  local limit
+  if kind == 'bucket' then
+    limit = {as = a .. ' ' .. b, interval = tonumber(a), burst = tonumber(b), keep = tonumber(d), cost = tonumber(cost)}
+    local value, tat, seen, was = redis.call('GET', KEYS[i])
+    if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
+    if was == limit.as and tonumber(seen) <= now then -- the usual, as in acquire
+      limit.tat = tonumber(tat)
+    else
+      local changed
+      limit.tat, changed = bucket_load(KEYS[i], now, limit, tonumber(c))
+      if changed then bucket_store(KEYS[i], limit.tat, now, limit) end
+    end
+    if limit.interval > 0 then slot = gcra_slot(limit.tat, now, limit.interval, limit.burst, limit.cost) end
   else
-    local changed
-    limit.tat, changed = bucket_load(KEYS[i], now, limit, tonumber(fresh))
-    if changed then bucket_store(KEYS[i], limit.tat, now, limit) end
+    if not other then
+-- @include lib/fixed
+-- @include lib/sliding
+-- @include lib/log
+-- @include lib/quota
+      other = {fixed = fixed, sliding = sliding, log = log, quota = quota}
+    end
+    limit = {by = other[kind], count = tonumber(a), period = tonumber(b), cost = tonumber(cost)}
+    limit.from, limit.to, limit.after = limit.period, tonumber(c), tonumber(d)
+    limit.state = limit.by.load(KEYS[i], now, limit)
+    if not limit.state then return 'outside ' .. digits(now) end
+    slot = limit.by.slot(limit.state, now, limit, KEYS[i])
   end
-  local held = interval > 0 and gcra_slot(limit.tat, now, interval, burst, cost) - now or math.huge
-  if held > wait then wait, which = held, i end
+  if slot - now > wait then wait, which = slot - now, i end
   limits[i] = limit
 end
 
-local least, remaining = math.huge, 0
-if wait <= 0 then
-  local taking, seen = mode == 'take', digits(now)
-  for i, limit in ipairs(limits) do
-    if taking and limit.cost > 0 then
+local least, full = math.huge, now
+local taking, seen = wait <= 0 and mode == 'take', digits(now)
+for i, limit in ipairs(limits) do
+  if taking and limit.cost > 0 then
+    if limit.by then
+      limit.by.take(KEYS[i], limit.state, now, limit)
+    else
       limit.tat = gcra_take(limit.tat, now, limit.interval, limit.cost)
       local until_ms = math.ceil((limit.tat + limit.keep) / 1000) + 1
       redis.call('SET', KEYS[i], digits(limit.tat) .. ' ' .. seen .. ' ' .. limit.as, 'PXAT', digits(until_ms))
     end
-    remaining = gcra_remaining(limit.tat, now, limit.interval, limit.burst)
-    if remaining < least then least, which = remaining, i end
+  end
+  if wait <= 0 or i == which then
+    local remaining, reset = 0, limit.tat
+    if limit.by then
+      remaining, reset = limit.by.left(limit.state, now, limit)
+    elseif limit.interval > 0 then
+      remaining = gcra_remaining(reset, now, limit.interval, limit.burst)
+    end
+    if remaining < least then least, which, full = remaining, i, reset end
   end
 end
-
-local shown = limits[which]
-if wait <= 0 then
-  remaining = least
-elseif shown.interval > 0 then
-  remaining = gcra_remaining(shown.tat, now, shown.interval, shown.burst)
-end
 local retry = wait == math.huge and '-1' or digits(wait)
-return string.format('%d %s %d %s', which, retry, remaining, digits(math.max(0, shown.tat - now)))
+return string.format('%d %s %d %s', which, retry, least, digits(math.max(0, full - now)))

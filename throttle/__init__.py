@@ -5,16 +5,22 @@ from throttle.decorator import throttled
 from throttle.errors import BacklogFull, CostExceedsLimit, InvalidRate, StoreUnavailable, ThrottleError
 from throttle.limiter import Limiter
 from throttle.limits import LeakyBucket, TokenBucket
+from throttle.quota import Quota
 from throttle.rates import Rate
+from throttle.windows import FixedWindow, SlidingLog, SlidingWindow
 
 __all__ = [
     "BacklogFull",
     "CostExceedsLimit",
     "Decision",
+    "FixedWindow",
     "InvalidRate",
     "LeakyBucket",
     "Limiter",
+    "Quota",
     "Rate",
+    "SlidingLog",
+    "SlidingWindow",
     "StoreUnavailable",
     "ThrottleError",
     "TokenBucket",

@@ -9,7 +9,9 @@ from functools import cached_property
 from urllib.parse import quote
 
 from throttle.errors import CostExceedsLimit, InvalidRate
+from throttle.keyed import Keyed, check_name
 from throttle.rates import Rate
+from throttle.windows import Counted
 
 DAY = 86400 * 10**6  # µs
 
@@ -18,7 +20,7 @@ Key = "str | int | Callable[..., object] | None"
 
 
 @dataclass(frozen=True, init=False, repr=False)
-class TokenBucket:
+class TokenBucket(Keyed):
     """At most `burst` units back to back from idle, then one per emission interval.
 
     For every interval of length t: units ≤ burst + rate·t (GCRA, ITU-T I.371). Idle, it is full and holds
@@ -66,8 +68,7 @@ class TokenBucket:
         _whole("burst", burst, 1, 10**9)
         if initial is not None:
             _whole("initial", initial, 0, burst)
-        if name is not None and not (name.isascii() and name.isprintable() and name):
-            raise InvalidRate(f"name {name!r} must be printable ASCII: it appears in HTTP fields")
+        check_name(name)
         parsed = Rate.parse(rate)
         interval = parsed.interval if parsed else 0
         if interval * burst > 2**52:
@@ -81,6 +82,15 @@ class TokenBucket:
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
         object.__setattr__(self, "label", name or str(self))
+
+    @property
+    def closed(self) -> bool:
+        """Whether nothing passes until the rate is changed."""
+        return self.rate is not None and not self.interval
+
+    def asked(self, now: int) -> str:
+        """What the scripts take of limits of all kinds; the cost follows it."""
+        return f"bucket {self.packed}"
 
     @cached_property
     def window(self) -> int:
@@ -128,6 +138,10 @@ class LeakyBucket(TokenBucket):
     The same arithmetic as `TokenBucket` (a leaky bucket is a token bucket seen from below); `burst` is the
     depth that may pass before spacing begins, 1 unless said.
     """
+
+
+#: Any limit.
+Limit = TokenBucket | Counted
 
 
 def _whole(what: str, value: object, least: int, most: int) -> int:

@@ -123,6 +123,11 @@ class Store:
             )
         return _undecoded(self._source if isinstance(self._source, redis.Redis) else self._source())
 
+    @property
+    def clock(self) -> Callable[[], int] | None:
+        """The test clock, if there is one."""
+        return self._now
+
     def now(self) -> str:
         """The first argument of every script: '' lets Redis read its own clock."""
         return "" if self._now is None else str(self._now())

@@ -129,8 +129,9 @@ def test_one_limit_alone_is_answered_as_among_several(data: Any, said: Any, any_
             for key in (name, f"{name}+"):
                 client.set(key, b" ".join(client.get(key).split()[:4]) + b" %d" % clock(), keepttl=True)
         cost, mode = data.draw(st.integers(0, 2 * burst)), data.draw(st.sampled_from(["take", "take", "peek"]))
-        text = f"{mode} {clock()} {interval} {burst} {fresh} {keep} {cost}"
-        alone, among = store.ask("acquire", [name], text), store.run_plain("acquire_all", [f"{name}+"], [text])
+        head, text = f"{mode} {clock()}", f"{interval} {burst} {fresh} {keep} {cost}"
+        alone = store.ask("acquire", [name], f"{head} {text}")
+        among = store.run_plain("acquire_all", [f"{name}+"], [f"{head} bucket {text}"])
         one, wait, _, reset = map(int, among.split())
         assert (one, alone) == (1, reset if wait == 0 else -1 - reset)
         assert client.get(name) == client.get(f"{name}+")

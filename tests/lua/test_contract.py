@@ -17,7 +17,8 @@ FILES = sorted(FOLDER.glob("*.lua")) + sorted((FOLDER / "lib").glob("*.lua"))
 COMMANDS = {
     "TIME", "PUBLISH", "GET", "SET", "DEL", "EXISTS", "PTTL", "PEXPIRE", "PEXPIREAT",
     "HGET", "HMGET", "HSET", "HSETNX", "HDEL", "HEXISTS", "HGETALL", "HKEYS", "HINCRBY",
-    "ZADD", "ZREM", "ZSCORE", "ZCARD", "ZLEXCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE", "ZREMRANGEBYSCORE",
+    "ZADD", "ZREM", "ZSCORE", "ZCARD", "ZCOUNT", "ZLEXCOUNT", "ZRANGE", "ZRANGEBYLEX", "ZRANGEBYSCORE",
+    "ZREMRANGEBYSCORE", "ZREMRANGEBYRANK",
 }  # fmt: skip
 KEYLESS = {"TIME", "PUBLISH"}
 
@@ -83,12 +84,10 @@ def test_arguments_used_are_arguments_declared(name: str) -> None:
         assert int(repeated[2] or 1) == (len(names.split(",")) if "for each" in said else 1)
 
 
-@pytest.mark.parametrize("name", ["acquire", "acquire_all"])
-def test_what_one_text_says_is_what_is_read(name: str) -> None:
-    said = re.split(r"text ?: ", re.sub(r"\([^()]*\)", "", header(name)["ARGV"]))[1]
-    said = said.replace("then for each limit, ';' between them:", "")
-    read = re.findall(r"local ([\w, ]+) =\s+string\.match\((?:ARGV\[1\]|text),", code(expanded(name)))
-    named = {"at": "now", "rest": "", "as": ""}  # `as` is interval and burst once more, as they are stored
+def test_what_one_text_says_is_what_is_read() -> None:
+    said = re.split(r"text ?: ", re.sub(r"\([^()]*\)", "", header("acquire")["ARGV"]))[1]
+    read = re.findall(r"local ([\w, ]+) =\s+string\.match\(ARGV\[1\],", code(expanded("acquire")))
+    named = {"at": "now", "as": ""}  # `as` is interval and burst once more, as they are stored
     words = [named.get(word, word) for word in ", ".join(read).split(", ")]
     assert [word for word in words if word] == [word.strip() for word in said.split(",") if word.strip()]
 
@@ -132,10 +131,9 @@ def test_rule_10_every_key_is_a_declared_one(path: Path) -> None:
         assert ".." not in key
         if key in given or re.fullmatch(r"KEYS\[[\di+ ]+\]", key):
             continue
-        assert re.search(
-            rf"in ipairs\(KEYS\)|local {key} = KEYS\[|local function bucket_(?:load|store)\({key}[,)]", text
-        ), f"{command} {key}"
-    for first in re.findall(r"(?<!function )bucket_(?:load|store)\(([^,()]+)", text):
+        given_one = rf"function (?:bucket_|\w+[_.])\w+\((?:\w+, )*{key}[,)]"
+        assert re.search(rf"in ipairs\(KEYS\)|local {key} = KEYS\[|{given_one}", text), f"{command} {key}"
+    for first in re.findall(r"(?<!function )(?:bucket_(?:load|store)|limit\.by\.(?:load|take|give))\(([^,()]+)", text):
         made = rf"for \w+, {first} in ipairs\(KEYS\)|local {first} = KEYS\[" if first.isidentifier() else None
         assert re.search(made, text) if made else re.fullmatch(r"KEYS\[[\di+ ]+\]", first), first
 

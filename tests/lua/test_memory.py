@@ -22,7 +22,7 @@ Make = Callable[..., Backlog]
 def milliseconds_left(limiter: Limiter, limit: TokenBucket, server: RedisServer) -> int:
     """By the test's clock, which is ahead of the server's."""
     pipe = server.client().pipeline(transaction=True)
-    (seconds, micros), left = pipe.time().pttl(limiter._bucket(limit, None)).execute()
+    (seconds, micros), left = pipe.time().pttl(limiter._scope.keys([limit], None)[0]).execute()
     return int(left) - (round(EPOCH * 1000) - (seconds * 1000 + micros // 1000))
 
 
@@ -110,7 +110,7 @@ def test_rule_13_all_sixteen_digits_survive(backlog: Make, clock: FakeClock, any
     limiter = Limiter(Store(any_server.client(), now=clock), "digits")
     limit = TokenBucket((1, 0.000_003), 1)
     limiter.acquire(limit)
-    value = any_server.client().get(limiter._bucket(limit, None))
+    value = any_server.client().get(limiter._scope.keys([limit], None)[0])
     assert value.split()[:2] == [str(clock() + 3).encode(), str(clock()).encode()]
 
     made = backlog(TokenBucket((1, 0.100_003)))

@@ -159,7 +159,7 @@ def test_b38_no_answer_is_an_outage(error: redis.exceptions.RedisError) -> None:
 
 def test_a_script_that_fails_is_told_as_a_bug(any_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     limiter = Limiter(Store(any_server.client()), "broken")
-    any_server.client().lpush(limiter._bucket(TokenBucket("1/s"), None), "not a string")
+    any_server.client().lpush(limiter._scope.keys([TokenBucket("1/s")], None)[0], "not a string")
     with pytest.raises(StoreUnavailable, match=r"WRONGTYPE|wrong kind"):
         limiter.acquire(TokenBucket("1/s"))
     assert "bug of celery-throttled" in caplog.text

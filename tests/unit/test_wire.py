@@ -108,7 +108,7 @@ def test_the_pool_has_all_its_connections_back(server: RedisServer) -> None:
 
 
 def script_bucket(limiter: Limiter) -> str:
-    return limiter._bucket(LIMIT, None)
+    return limiter._scope.keys([LIMIT], None)[0]
 
 
 def test_threads_share_a_pool_and_none_keeps_a_connection(server: RedisServer) -> None:
