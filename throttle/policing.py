@@ -1,0 +1,240 @@
+"""How a guard asks: once, whether it may wait or must be awaited.
+
+What a guard does is a generator that yields what may take time, a call of the limiter or an awaitable that a
+user's callable returned, and is given what came of it. `run` and `arun` are the two ways to drive one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import copy
+import inspect
+import json
+import math
+from collections.abc import Awaitable, Callable, Generator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from urllib.parse import quote
+
+from throttle.asking import Asking, Outcome
+from throttle.decision import Decision
+from throttle.errors import CostExceedsLimit, StoreUnavailable, ThrottleError
+from throttle.http import PROBLEM, Refusal, refusal
+from throttle.keyed import Of
+from throttle.limits import Limit, TokenBucket
+from throttle.rates import Rate
+from throttle.windows import Counted
+
+if TYPE_CHECKING:
+    from throttle.rules import Guard
+
+T = TypeVar("T")
+
+_MOST = 10**9  # units of a cost that limiters take
+
+
+class Call(NamedTuple):
+    """A call of the limiter: it may wait for Redis."""
+
+    function: Callable[..., Any]
+    limits: list[Of]
+    cost: int
+
+    def ask(self) -> Any:
+        """What the limiter answers, or promises to."""
+        if len(self.limits) == 1:  # the shortest way, to a script of its own
+            limit, key = self.limits[0]
+            return self.function(limit, key=key, cost=self.cost)
+        return self.function(*self.limits, cost=self.cost)
+
+
+Steps = Generator["Call | Awaitable[Any]", Any, T]
+
+
+def resolved(value: Any) -> Steps[Any]:
+    """What a user's callable returned; awaited if need be."""
+    if inspect.isawaitable(value):
+        return (yield value)
+    return value
+
+
+def run(steps: Steps[T]) -> T:
+    """Drive a generator; nothing may need to be awaited."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = _not_awaitable(step.ask() if isinstance(step, Call) else step)
+            except Exception as exc:
+                step = steps.throw(exc)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def arun(steps: Steps[T]) -> T:
+    """Drive a generator; a limiter that waits does so in a thread."""
+    try:
+        step = next(steps)
+        while True:
+            try:
+                answer = await (_called(step) if isinstance(step, Call) else step)
+            except Exception as exc:
+                step = steps.throw(exc)
+            else:
+                step = steps.send(answer)
+    except StopIteration as end:
+        return end.value  # type: ignore[no-any-return]
+
+
+async def _called(call: Call) -> Any:
+    if inspect.iscoroutinefunction(call.function):
+        return await call.ask()
+    answer: Any = await asyncio.to_thread(call.ask)
+    return await answer if inspect.isawaitable(answer) else answer
+
+
+def _not_awaitable(answer: Any) -> Any:
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise ThrottleError("check() cannot await: use acheck(), or a Limiter and callables that are not async")
+    return answer
+
+
+# -- deciding ------------------------------------------------------------------------------------------------
+
+
+def decide(guard: Guard, asking: Asking, questions: dict[int, list[Of]]) -> Steps[Outcome]:
+    """Ask, for each cost, what this request has not paid yet; what was taken is given back if a later one refuses."""
+    taken: list[Call] = []
+    for cost, asked in questions.items():
+        limits = _unpaid(guard, asking, asked)
+        if not limits:
+            continue
+        try:
+            decision = yield Call(guard.limiter.acquire, limits, cost)
+        except (StoreUnavailable, CostExceedsLimit) as error:
+            yield from _give_back(guard, taken)
+            return Outcome({}, None, refusal(error) if isinstance(error, StoreUnavailable) else _too_large())
+        asking.ledger.add(decision)
+        if not decision.allowed:
+            yield from _give_back(guard, taken)
+            return (yield from _refused(guard, asking, decision))
+        taken.append(Call(guard.limiter.refund, limits, cost))
+    for call in taken:
+        asking.ledger.taken.update(_bucket(guard, of) for of in call.limits)
+    if taken:
+        asking.ledger.fields = guard.told(asking)
+    return Outcome(asking.ledger.fields, asking.ledger.decision)
+
+
+def _refused(guard: Guard, asking: Asking, decision: Decision) -> Steps[Outcome]:
+    asking.ledger.fields = guard.told(asking)
+    standard = refusal(decision, guard.style, **guard.settings)
+    whole = Refusal(standard.status, {**standard.fields, **asking.ledger.fields}, standard.body)
+    answer = yield from guard.refused(asking, decision, whole)
+    return Outcome(asking.ledger.fields, decision, answer)
+
+
+def _unpaid(guard: Guard, asking: Asking, asked: list[Of]) -> list[Of]:
+    """Each bucket once: neither two rules nor two layers charge it twice for one request."""
+    limits: dict[tuple[str, str, str], Of] = {}
+    for of in asked:
+        limits.setdefault(_bucket(guard, of), of)
+    return [of for bucket, of in limits.items() if bucket not in asking.ledger.taken]
+
+
+def _bucket(guard: Guard, of: Of) -> tuple[str, str, str]:
+    limit, key = of
+    whom = key if limit.key is None or counts_others(limit) else limit.key
+    return str(getattr(guard.limiter, "scope", "")), limit.name or str(limit), "" if whom is None else f"={whom}"
+
+
+def _give_back(guard: Guard, taken: list[Call]) -> Steps[None]:
+    for call in taken:
+        with contextlib.suppress(StoreUnavailable):
+            yield call
+
+
+def _too_large() -> Refusal:
+    """More than a limit ever holds: waiting would not help, so no Retry-After (RFC 9110 section 15.5.14)."""
+    detail = "This request costs more than its limit can ever hold. Split it."
+    body = {"type": "about:blank", "title": "Content Too Large", "status": 413, "detail": detail}
+    return Refusal(413, {"Content-Type": PROBLEM, "Cache-Control": "no-store"}, json.dumps(body).encode())
+
+
+# -- limits of rules -----------------------------------------------------------------------------------------
+
+#: Whom to count apart, in words.
+KEYS = ("address", "user", "api_key", "who", "route")
+
+
+def counts_others(limit: Any) -> bool:
+    """Whether a limit's own key is made of a task's arguments: a request has to say another."""
+    return callable(limit.key) or "{" in str(limit.key)
+
+
+def limit_of(said: Any) -> Any:
+    """A limit, or the limit that a rate means to requests: a whole period's count may come at once.
+
+    Raises:
+        InvalidRate: a rate outside the grammar.
+        TypeError: neither a limit nor a rate.
+    """
+    if said is None or isinstance(said, (TokenBucket, Counted)):
+        return said
+    if not isinstance(said, (str, tuple, Rate)):
+        raise TypeError(f'{said!r} is no limit: say "10/min", TokenBucket("10/min", 20), … or a callable')
+    return _of_rate(said)
+
+
+@lru_cache(256)
+def _of_rate(said: Any) -> TokenBucket | None:
+    rate = Rate.parse(said)
+    return None if rate is None else TokenBucket(rate, max(1, min(math.floor(rate.count), _MOST)))
+
+
+def in_rule(limit: Any, rule: str) -> Any:
+    """The limit as one of a rule's: called after it, so that equal limits of two rules do not share a bucket."""
+    if limit is None or limit.rate is None:
+        return None
+    name = limit.name or (f"{rule} {_said(limit)}" if rule else None)
+    is_word = limit.key in KEYS
+    return _renamed(limit, name, is_word) if is_word or name != limit.name else limit
+
+
+def _said(limit: Any) -> str:
+    """In short where its burst is what requests take it for."""
+    return str(limit.rate) if limit == _of_rate(limit.rate) else str(limit)
+
+
+@lru_cache(1024)
+def _renamed(limit: Limit, name: str | None, without_key: bool) -> Limit:
+    """A copy, however its class is made."""
+    renamed = copy.copy(limit)
+    values = {"name": name, "label": name or limit.label, "key": None if without_key else limit.key}
+    for field, value in values.items():
+        object.__setattr__(renamed, field, value)
+    renamed.__dict__.pop("_policy", None)  # its name in Redis, remembered
+    return renamed
+
+
+def ascii_text(text: str) -> str:
+    """As it can stand in a field."""
+    return quote(text, safe=" !#$&'()*+,/:;<=>?@[]^_`{|}~-.")
+
+
+def units(cost: Any) -> int:
+    """A cost as a whole number of units: a client may have had a hand in it.
+
+    Raises:
+        TypeError: it is no number.
+    """
+    if isinstance(cost, bool) or not isinstance(cost, (int, float)):
+        raise TypeError(f"cost {cost!r} is no number of units")
+    if not cost >= 0:  # less than nothing, or no number at all: it must not be a way to pay less
+        return 1
+    return math.ceil(min(cost, _MOST))

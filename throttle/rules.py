@@ -1,0 +1,284 @@
+"""Rules: which limits a request is asked of, and for whom. No framework, and no input or output but the limiter's.
+
+    guard = Guard(
+        Limiter("redis://localhost", scope="api"),
+        Rule(("300/min", "address"), (by_plan, "api_key"), ("1000/s", None), path="/sms/{id}", methods="POST"),
+        Rule("5/min", path="/login", key="address", name="login"),
+        exempt=["/health", "/static/*"],
+        api_key=checked_key,
+    )
+    outcome = guard.check(Asking("POST", "/sms/7", peer="192.0.2.1", headers=[...]))
+
+All rules that match apply together, in one decision: a refusal by one takes nothing from the others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from throttle.asking import Asking, Ledger, Outcome
+from throttle.decision import Decision
+from throttle.errors import ThrottleError
+from throttle.http import Identity, Refusal, Secret, fields
+from throttle.keyed import Of, check_name
+from throttle.limits import Limit
+from throttle.paths import Pattern
+from throttle.policing import (
+    KEYS,
+    Steps,
+    arun,
+    ascii_text,
+    counts_others,
+    decide,
+    in_rule,
+    limit_of,
+    resolved,
+    run,
+    units,
+)
+
+__all__ = ["Asking", "Guard", "Ledger", "Outcome", "Pattern", "Rule", "limit_of"]
+
+#: Whom to count apart: one of `KEYS`, a callable given the `Asking`, several of these, or `None`: all together.
+Key = "str | Callable[[Asking], object] | tuple[Key, ...] | None"
+
+#: A limit of a rule: a limit, a rate, a callable given the `Asking` that returns one or `None`; or a pair of one
+#: of these and a key.
+Limited = Limit | str | Callable[[Asking], Any] | tuple[Any, Any] | Of
+
+
+class Rule:
+    """Limits, and which requests they are for.
+
+    Args:
+        limits: each a limit; or a rate, of which a whole period's count may come at once ("10/min" is
+            `TokenBucket("10/min", 10)`); or a callable given the `Asking` that returns one of these, or `None` where
+            there is no limit (tiers); or a pair of one of these and a key of its own.
+        path: template or pattern (`throttle.paths` has the forms); `None`: every path.
+        methods: one or several; GET is HEAD too. `None`: every method.
+        key: whom to count apart. "address"; "user", "api_key": the address of those who have none; "who": API
+            key, else user, else address; "route": each route, and all unknown paths as one; a callable given the
+            `Asking`, whose `None` is the address; several in a tuple; `None`: all requests together.
+        cost: units, or a callable given the `Asking`; what the guard says unless said.
+        name: what its limits are called if they have no names; unless said, methods and path. Two rules with
+            one name that hold equal limits share their buckets.
+        last: whether the rules after this one are not for its requests.
+
+    Raises:
+        ThrottleError, TypeError: a rule that makes no sense.
+    """
+
+    def __init__(
+        self,
+        *limits: Limited,
+        path: str | None = None,
+        methods: str | Iterable[str] | None = None,
+        key: Any = None,
+        cost: int | Callable[[Asking], Any] | None = None,
+        name: str | None = None,
+        last: bool = False,
+    ) -> None:
+        check_name(name)
+        said = sorted({methods.upper()} if isinstance(methods, str) else {one.upper() for one in methods or ()})
+        self.path = None if path is None else Pattern(path)
+        self.methods = frozenset((*said, "HEAD") if "GET" in said else said)
+        self.cost, self.last = cost, last
+        self.name = name or ascii_text(" ".join(part for part in (",".join(said), path) if part))
+        self.limits = tuple(self._pair(one, key) for one in limits)
+
+    def _pair(self, limited: Any, key: Any) -> tuple[Any, Any]:
+        """A limit and its key; the limit ready, unless a callable has yet to say it."""
+        if isinstance(limited, Of):
+            return in_rule(limited.limit, self.name), limited
+        if _is_pair(limited):
+            limited, key = limited
+        elif (own := getattr(limited, "key", None)) in KEYS or callable(own):
+            key = own
+        _check_key(key)
+        if callable(limited):
+            return limited, key
+        limit = in_rule(limit_of(limited), self.name)
+        if key is None and limit is not None and counts_others(limit):
+            raise ThrottleError(f"limit {limit.label!r} counts each {limit.key!r} apart: a rule needs a key")
+        return limit, key
+
+    def matches(self, asking: Asking) -> bool:
+        """Whether this rule is for such a request."""
+        if self.methods and asking.method.upper() not in self.methods:
+            return False
+        return self.path is None or self.path.matches(asking.paths, asking.route)
+
+    def __repr__(self) -> str:
+        return f"Rule({self.name or 'every request'!r}, {len(self.limits)} limits)"
+
+
+def _is_pair(limited: Any) -> bool:
+    """Whether it is a limit with a key, and not a rate such as (100, 7200)."""
+    if not isinstance(limited, tuple) or len(limited) != 2:
+        return False
+    return limited[1] is None or isinstance(limited[1], (str, tuple)) or callable(limited[1])
+
+
+def _check_key(key: Any) -> None:
+    for one in key if isinstance(key, tuple) else (key,):
+        if not (one is None or callable(one) or one in KEYS):
+            raise ThrottleError(f"key {one!r} is none of {', '.join(map(repr, KEYS))}, no callable, and not None")
+
+
+class Guard:
+    """Asks the limits of all rules that match a request, and says what to answer.
+
+    Args:
+        limiter: a `Limiter`; an `AsyncLimiter` for `acheck`.
+        rules: all that match apply together, in one decision; in the order given, until one that is `last`.
+        identity: says how far forwarded addresses are believed.
+        api_key: a callable given the `Asking` that returns the key if it is a valid one, else `None`; or a header's
+            name, believed as it is: only where something before this app has checked it, for otherwise each
+            invented key is a new bucket.
+        user: a callable given the `Asking` that returns whatever names the user, or `None`.
+        exempt: paths (templates or patterns) and callables given the `Asking` that are not limited.
+        style: of the response fields, as `throttle.http.fields` has it.
+        on_refused: called with the `Asking` and the decision; may return another `Refusal`. Fields that it does not
+            have are added to it.
+        cost: units of a request where a rule says none, or a callable given the `Asking`.
+        preflights: whether CORS preflights are limited: browsers send them unasked, and cannot show a 429 of one.
+        settings: more of `throttle.http.fields`.
+
+    Raises:
+        ThrottleError, TypeError: a setting that makes no sense.
+    """
+
+    def __init__(
+        self,
+        limiter: Any,
+        *rules: Rule,
+        identity: Identity | None = None,
+        api_key: str | Callable[[Asking], Any] | None = None,
+        user: Callable[[Asking], Any] | None = None,
+        exempt: Iterable[str | Callable[[Asking], Any]] = (),
+        style: str | tuple[str, ...] = "draft-8",
+        on_refused: Callable[[Asking, Decision], Any] | None = None,
+        cost: int | Callable[[Asking], Any] = 1,
+        preflights: bool = False,
+        **settings: Any,
+    ) -> None:
+        fields(Decision(False, 0, 0, 1.0, 1.0), style, **settings)  # a misspelt setting is an error now
+        self.limiter, self.rules = limiter, rules
+        self.identity = identity or Identity()
+        self.api_key, self.user, self.on_refused, self.cost = api_key, user, on_refused, cost
+        self.exempt = [
+            one if callable(one) else Pattern(one) for one in ((exempt,) if isinstance(exempt, str) else exempt)
+        ]
+        self.style, self.preflights, self.settings = style, preflights, settings
+
+    def check(self, asking: Asking, *rules: Rule) -> Outcome:
+        """Ask the limits that apply, and take from them.
+
+        Args:
+            asking: the request.
+            rules: instead of the guard's own, for a decorator or a dependency.
+
+        Raises:
+            ThrottleError: the limiter or a callable must be awaited: `acheck` does.
+        """
+        return run(self._steps(asking, rules or self.rules))
+
+    async def acheck(self, asking: Asking, *rules: Rule) -> Outcome:
+        """As `check`; what returns an awaitable is awaited, and a `Limiter` waits in a thread."""
+        return await arun(self._steps(asking, rules or self.rules))
+
+    def _steps(self, asking: Asking, rules: Iterable[Rule]) -> Steps[Outcome]:
+        applying = self._applying(asking, rules)
+        if not applying or (yield from self._is_exempt(asking)):
+            return Outcome(asking.ledger.fields)
+        yield from self._introduce(asking)
+        questions = yield from self._questions(asking, applying)
+        return (yield from decide(self, asking, questions))
+
+    def _applying(self, asking: Asking, rules: Iterable[Rule]) -> list[Rule]:
+        applying = []
+        for rule in rules:
+            if rule.matches(asking):
+                applying.append(rule)
+                if rule.last:
+                    break
+        return applying
+
+    def _is_exempt(self, asking: Asking) -> Steps[bool]:
+        if not self.preflights and asking.is_preflight:
+            return True
+        for one in self.exempt:
+            if isinstance(one, Pattern):
+                if one.matches(asking.paths, asking.route):
+                    return True
+            elif (yield from resolved(one(asking))):
+                return True
+        return False
+
+    def _introduce(self, asking: Asking) -> Steps[None]:
+        """Who asks, where it is not known yet."""
+        if asking.api_key is None and self.api_key is not None:
+            told = self.api_key
+            key = asking.header(told) if isinstance(told, str) else (yield from resolved(told(asking)))
+            asking.api_key = None if key is None else str(key)
+        if asking.user is None and self.user is not None:
+            asking.user = yield from resolved(self.user(asking))
+
+    def _questions(self, asking: Asking, rules: Iterable[Rule]) -> Steps[dict[int, list[Of]]]:
+        """What to ask, by cost: one question takes one cost of each limit."""
+        questions: dict[int, list[Of]] = {}
+        for rule in rules:
+            cost = self.cost if rule.cost is None else rule.cost
+            count = units((yield from resolved(cost(asking))) if callable(cost) else cost)
+            for limit, key in rule.limits:
+                if callable(limit):
+                    limit = in_rule(limit_of((yield from resolved(limit(asking)))), rule.name)
+                if limit is not None:
+                    whom = key.key if isinstance(key, Of) else (yield from self._whom(asking, key))
+                    questions.setdefault(count, []).append(Of(limit, whom))
+        return questions
+
+    def _whom(self, asking: Asking, key: Any) -> Steps[Any]:
+        """Whom a key says; text for the limiter, or `None` for all together."""
+        if isinstance(key, tuple):
+            parts = []
+            for one in key:
+                parts.append((yield from self._whom(asking, one)) or "")  # noqa: PERF401 (a comprehension cannot yield)
+            return self.identity.key(*parts)
+        if not callable(key):
+            return None if key is None else self._named(asking, key)
+        value = yield from resolved(key(asking))
+        if value is None:
+            return self._named(asking, "address")
+        if isinstance(value, tuple):
+            return self.identity.key(*value)
+        return self.identity.key(value) if isinstance(value, Secret) else value
+
+    def _named(self, asking: Asking, key: str) -> str:
+        if key == "route":
+            return self.identity.key("route", self._route(asking))
+        api_key = asking.api_key if key in ("api_key", "who") else None
+        user = asking.user if key in ("user", "who") else None
+        return self.identity.who(asking.peer, asking.headers, api_key=api_key, user=user)
+
+    def _route(self, asking: Asking) -> str:
+        """Template of the route: the framework's, else of the first rule that has one. Never the path as sent."""
+        if asking.template is not None:
+            return asking.template
+        paths = (rule.path for rule in self.rules if rule.path is not None and rule.path.is_template)
+        return next((path.template for path in paths if path.matches(asking.paths)), "-")
+
+    def told(self, asking: Asking) -> dict[str, str]:
+        """The response fields of all that was decided of a request, in this guard's style."""
+        decision = asking.ledger.decision
+        return {} if decision is None else fields(decision, self.style, **self.settings)
+
+    def refused(self, asking: Asking, decision: Decision, refusal: Refusal) -> Steps[Refusal]:
+        """The answer that says no, after `on_refused` was asked."""
+        custom = None if self.on_refused is None else (yield from resolved(self.on_refused(asking, decision)))
+        if custom is None:
+            return refusal
+        has = {name.lower() for name in custom.fields}
+        kept: Mapping[str, str] = {name: value for name, value in refusal.fields.items() if name.lower() not in has}
+        return Refusal(custom.status, {**kept, **custom.fields}, custom.body)
