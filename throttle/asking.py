@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, MutableMapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -84,7 +85,7 @@ class Asking:
         root: what of the path belongs to a server or app further out (ASGI root_path, WSGI SCRIPT_NAME).
         request: the framework's request; the scope or environ where there is no framework.
         api_key, user: who asks, checked; filled in by a guard that was told how.
-        find_route: finds the template where `route` is `None`; called at most once, when a key needs it.
+        find_route: finds the template where `route` is `None`; called at most once, where it matters.
         ledger: of this request, shared by all layers.
     """
 
@@ -107,10 +108,13 @@ class Asking:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The path, and what is left of it for this app: rules may be written either way."""
-        if self.root and self.path.startswith(self.root):
-            return (self.path, self.path[len(self.root) :] or "/")
-        return (self.path,)
+        """The path, and what is left of it for this app: rules may be written either way. Slashes are single."""
+        path, root = self.path, self.root.rstrip("/")
+        if "//" in path:
+            path = re.sub("/{2,}", "/", path)
+        if root and path.startswith(root + "/"):
+            return (path, path[len(root) :])
+        return (path,)
 
     @property
     def template(self) -> str | None:

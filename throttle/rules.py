@@ -107,7 +107,7 @@ class Rule:
         """Whether this rule is for such a request."""
         if self.methods and asking.method.upper() not in self.methods:
             return False
-        return self.path is None or self.path.matches(asking.paths, asking.route)
+        return self.path is None or self.path.matches(asking)
 
     def __repr__(self) -> str:
         return f"Rule({self.name or 'every request'!r}, {len(self.limits)} limits)"
@@ -210,7 +210,7 @@ class Guard:
             return True
         for one in self.exempt:
             if isinstance(one, Pattern):
-                if one.matches(asking.paths, asking.route):
+                if one.matches(asking):
                     return True
             elif (yield from resolved(one(asking))):
                 return True
@@ -267,7 +267,7 @@ class Guard:
         if asking.template is not None:
             return asking.template
         paths = (rule.path for rule in self.rules if rule.path is not None and rule.path.is_template)
-        return next((path.template for path in paths if path.matches(asking.paths)), "-")
+        return next((path.template for path in paths if path.matches(asking)), "-")
 
     def told(self, asking: Asking) -> dict[str, str]:
         """The response fields of all that was decided of a request, in this guard's style."""
