@@ -19,9 +19,9 @@
 -- @include lib/flight
 -- @include lib/turn
 local now, span, keys, costs = clock(ARGV[1]), tonumber(ARGV[2]), split(ARGV[3]), split(ARGV[4])
-local limits = limits_read()
+local limits = limits_read(now)
 if not limits then return UNDECLARED end
-if redis.call('EXISTS', LINE) == 1 then return 0 end
+if limits.counted or redis.call('EXISTS', LINE) == 1 then return 0 end
 
 local _, tats = turn_at(limits, keys, costs, now)
 for i, limit in ipairs(limits) do

@@ -3,7 +3,8 @@
 -- KEYS   the eleven keys of the scope (README)
 -- ARGV   now ('' = ask Redis), mode ('replace' by a worker that starts | 'missing' by everybody else),
 --        window (most tasks in flight), channel, scope, then for each limit: interval (us; 0 = closed), burst,
---        fresh (us), keep (us), wide (1 = one bucket for all lanes | 0 = keyed), name
+--        fresh (us), keep (us), wide (1 = one bucket for all lanes | 0 = keyed), name (and what it counts, if in
+--        windows)
 -- REPLY  1 if that changed anything, else 0
 --
 -- @include lib/clock
@@ -12,7 +13,8 @@
 -- @include lib/entry
 -- @include lib/rescale
 -- @include lib/lane
-local before = limits_read()
+local now = clock(ARGV[1])
+local before = limits_read(now)
 if ARGV[2] == 'missing' and before then return 0 end
 for _, field in ipairs(redis.call('HKEYS', LIMITS)) do
   if tonumber(field) then redis.call('HDEL', LIMITS, field) end
@@ -23,7 +25,6 @@ for a = 6, #ARGV, 6 do
   redis.call('HSET', LIMITS, whole((a - 6) / 6 + 1), spec)
 end
 redis.call('PEXPIRE', LIMITS, MONTH_MS)
-local now = clock(ARGV[1])
 if before and not pace_rescale(before, limits_read(), now) then return 0 end
 lane_reconsider(now, ARGV[4], ARGV[5])
 return 1

@@ -10,7 +10,8 @@
 -- @include lib/scope
 -- @include lib/pace
 -- @include lib/ahead
-local now, limits = clock(ARGV[1]), limits_read()
+local now = clock(ARGV[1])
+local limits = limits_read(now)
 if not limits then return UNDECLARED end
 local found = pace_found(limits, split(ARGV[4]), split(ARGV[5]), now)
 local before, all = ahead_of(ARGV[2], ARGV[3])

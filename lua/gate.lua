@@ -26,8 +26,13 @@
 local now, id, lease = clock(ARGV[1]), ARGV[2], tonumber(ARGV[11])
 local channel, scope, ticket, again, far = ARGV[12], ARGV[13], ARGV[14], ARGV[15] == '1', tonumber(ARGV[16])
 local given = entry_given(ticket == '' and ARGV[17] or '', ARGV[18], ARGV[19])
-local limits = limits_read()
+local limits = limits_read(now)
 if not limits then return UNDECLARED end
+if limits.counted then
+-- @include lib/log
+-- @include lib/quota
+  counted.log, counted.quota = log, quota
+end
 
 local current = ticket ~= '' and flight_ticket(id)
 if current == ticket then

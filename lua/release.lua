@@ -17,7 +17,7 @@
 -- @include lib/flight
 local now, ahead, batch, lease = clock(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local horizon = now + ahead
-local limits, window = limits_read()
+local limits, window = limits_read(now)
 if not limits then return UNDECLARED end
 
 if now < (tonumber(redis.call('HGET', META, 'seen')) or 0) then lane_rewind(now, lease) end

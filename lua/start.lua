@@ -5,11 +5,13 @@
 -- ARGV   now ('' = ask Redis), mode ('take' a slot; 'begin' in it after a hold; 'late': to begin in it had
 --        been allowed, and it is past; 'done': about to begin as allowed, after a second hold), id, ticket,
 --        slot (us; 0 = none), near (us: so close, no hold), far (us: so far, the task is parked again),
---        ahead (us), channel, scope, keys, costs (comma-separated)
+--        ahead (us), channel, scope, keys, costs (comma-separated), longest (us that it may wait when a limit that
+--        counts in windows turns out to be used up; 0 = any)
 -- REPLY  {'go', wait (us), slot (us), slack (us)}  run the body in so long, up to slack later (else: 'late')
 --        {'hold', wait (us), slot (us)}  ask in so long: 'begin' after 'take', else 'done'. A crash meanwhile
 --                                        loses nothing
 --        {'wait', wait (us)}             not counted; 'take' again in so long
+--        {'full', wait (us)}             it would wait longer than it may
 --        {'parked'} | {'stale'} | error UNDECLARED
 --
 -- @include lib/clock
@@ -25,8 +27,13 @@ local now, mode, id, ticket, slot = clock(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], t
 local near, far, ahead, channel, scope = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8]), ARGV[9], ARGV[10]
 local keys, costs = split(ARGV[11]), split(ARGV[12])
 
-local limits, window = limits_read()
+local limits, window = limits_read(now)
 if not limits then return UNDECLARED end
+if limits.counted then
+-- @include lib/log
+-- @include lib/quota
+  counted.log, counted.quota = log, quota
+end
 local current = flight_ticket(id)
 local taking = mode == 'take'
 if current ~= ticket then
@@ -44,6 +51,10 @@ elseif mode == 'done' then
   at = math.max(now, slot)
 else
   at, planned = turn_moment(limits, costs, slot, now, tats, begun, mode == 'late')
+end
+if limits.counted and at - now > math.max(far, tonumber(ARGV[13])) and ARGV[13] ~= '0' and mode ~= 'late' then
+  flight_end(id)
+  return {'full', math.ceil(math.min(at, NEVER) - now)}
 end
 if at - now > far and mode ~= 'late' then
   local value = current and redis.call('HGET', MESSAGES, id)

@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import logging
 import math
-import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 from uuid import uuid4
 
-from redis.exceptions import NoScriptError, RedisError, ResponseError
-
+from throttle.declared import Declared
 from throttle.entry import Due, Entry, Look, Turn, Verdict
 from throttle.errors import ThrottleError
-from throttle.limits import TokenBucket, lane_of, stored_name
-from throttle.scripts import script
-from throttle.store import Store, translate
+from throttle.limits import TokenBucket, lane_of
+from throttle.store import Store
 
 logger = logging.getLogger(__name__)
 
@@ -26,28 +23,10 @@ CLAIM = 5_000_000  #: µs between taking a task out and confirming that the brok
 NEAR = 2_000  #: µs: a start this close is counted as begun, saving a round trip
 FAR = 50_000  #: µs: a start this far away gives the pool slot back
 REST = 20_000_000  #: µs after which a scope is looked at although nothing is due: for leases of what submit let through
-SCOPES_TTL = 30 * 86400  #: s that the list of scopes lasts without a scheduler, which renews it
-WINDOW = 64  #: tasks released and not started, at most, per scope and waiting lane …
-WINDOW_TIME = 0.25  #: … or what the rate lets start in this many seconds, where that is more
 
 
-class Backlog:
-    """One scope's backlog and limits.
-
-    Args:
-        store: where.
-        scope: which.
-        limits: the policies; all tasks of the scope have the same.
-    """
-
-    def __init__(self, store: Store, scope: str, limits: Sequence[TokenBucket]) -> None:
-        self.store, self.scope, self.limits = store, scope, tuple(limits)
-        self.tag = store.namer.identity(scope)  # the scope as it stands in Redis
-        self.keys = store.namer.backlog(scope)
-        self.names = tuple(stored_name(limit.name) if limit.name else str(i) for i, limit in enumerate(limits, 1))
-        self._bucket = store.namer.scope(scope) + "b:"
-        self._registered = False
-        self._lock = threading.Lock()
+class Backlog(Declared):
+    """One scope's backlog, in which tasks wait under its limits."""
 
     @classmethod
     def tagged(cls, store: Store, tag: str) -> Backlog:
@@ -56,39 +35,13 @@ class Backlog:
         backlog.tag, backlog.keys = tag, store.namer.tagged(tag)
         return backlog
 
-    # -- limits --------------------------------------------------------------------------------------
-
-    def declare(self, *, replace: bool) -> None:
-        """Store the limits; `replace` by a worker that starts, so that a deployed change takes effect."""
-        args: list[Any] = ["replace" if replace else "missing", self.window, *self._bell()]
-        for name, limit in zip(self.names, self.limits, strict=True):
-            wide = 0 if limit.key is not None else 1
-            args += (limit.interval, limit.burst, limit.fresh, limit.keep, wide, name)
-        self._call("declare", args)
-        self.register()
-
-    @property
-    def window(self) -> int:
-        """Most tasks released and not started."""
-        rates = [1e6 / limit.interval for limit in self.limits if limit.interval and limit.key is None]
-        return max(WINDOW, int(min(rates) * WINDOW_TIME)) if rates else 16 * WINDOW
-
-    def register(self) -> None:
-        """Make the scope known to schedulers that have never heard of it."""
-        with self._lock:
-            if not self._registered:
-                self.store.command("SADD", self.store.namer.scopes, self.scope)
-                self.store.command("EXPIRE", self.store.namer.scopes, SCOPES_TTL)
-                self._registered = True
-
     # -- the way of a task -----------------------------------------------------------------------------
 
     def submit(self, entry: Entry) -> Verdict:
-        """A producer is about to publish: 'go' (publish now) or 'parked'."""
+        """A producer is about to publish: 'go' (publish now), 'parked' or 'full'."""
         copy = f"@{uuid4().hex}"  # so that a question sent again, its reply lost, is known to be the same
-        return self._verdict(
-            self._declared("submit", [*entry.args(), AHEAD, LEASE, *self._bell(), copy, *entry.bounds])
-        )
+        args = [*entry.args(), AHEAD, LEASE, *self._bell(), copy, *entry.bounds]
+        return self._verdict(self._declared("submit", args, self._buckets(entry.keys) if self._counted else ()))
 
     def gate(self, entry: Entry, ticket: str = "", *, again: bool = False, copy: tuple[int, str] = (0, "")) -> Verdict:
         """A worker holds the message: 'go' (to the pool), 'parked' or 'stale' (acknowledge it).
@@ -113,9 +66,12 @@ class Backlog:
         args = [*entry.args(), AHEAD, LEASE, *self._bell(), int(redelivered)]
         return self._verdict(self._declared("park", args))
 
-    def start(self, mode: str, id: str, ticket: str, slot: int, keys: Sequence[str], costs: Sequence[int]) -> Turn:
+    def start(
+        self, mode: str, id: str, ticket: str, slot: int, keys: Sequence[str], costs: Sequence[int], longest: int = 0
+    ) -> Turn:
         """A body is about to run: 'take' a slot, 'begin' after a hold, 'late' for what was allowed, or 'done'."""
-        args = [mode, id, ticket, slot, NEAR, FAR, AHEAD, *self._bell(), ",".join(keys), ",".join(map(str, costs))]
+        args: list[Any] = [mode, id, ticket, slot, NEAR, FAR, AHEAD, *self._bell()]
+        args += [",".join(keys), ",".join(map(str, costs)), longest]
         what, *told = self._declared("start", args, self._buckets(keys))
         return Turn(_text(what), *told)
 
@@ -233,52 +189,6 @@ class Backlog:
     def purge(self, *key: object) -> int:
         """Throw away what waits, of one lane (see `depth`) or all; returns how many there were."""
         return int(self._call("purge", [self.lane(key) if key else ""], timed=False))
-
-    def _buckets(self, keys: Sequence[str]) -> list[str]:
-        """The start bucket of each limit."""
-        return [f"{self._bucket}{name}|{key}" for name, key in zip(self.names, keys, strict=True)]
-
-    # -- calling ---------------------------------------------------------------------------------------
-
-    def _bell(self) -> list[str]:
-        return [self.store.namer.channel, self.scope]
-
-    def _call(self, name: str, args: Sequence[Any], buckets: Sequence[str] = (), *, timed: bool = True) -> Any:
-        run: Callable[..., Any] = self.store.run if timed else self.store.run_plain
-        return run(name, [*self.keys, *buckets], args)
-
-    def _declared(self, name: str, args: Sequence[Any], buckets: Sequence[str] = ()) -> Any:
-        """Call a script that needs the limits; declare them if Redis does not know them (any more)."""
-        self.register()
-        try:
-            return self._call(name, args, buckets)
-        except ResponseError as exc:
-            if not str(exc).startswith("UNDECLARED"):
-                raise
-        self.declare(replace=False)
-        return self._call(name, args, buckets)
-
-    def _pipeline(self, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Several scripts in one round trip; each runs alone, and an unknown one is loaded first."""
-        try:
-            pipe = self.store.client.pipeline(transaction=False)
-            for name, args in calls:
-                pipe.evalsha(script(name).sha, len(self.keys), *self.keys, *args)
-            replies = pipe.execute(raise_on_error=False)
-        except RedisError as exc:
-            raise translate(exc) from exc
-        for i, (name, args) in enumerate(calls):
-            if isinstance(replies[i], NoScriptError):
-                replies[i] = self._direct(name, args)
-            elif isinstance(replies[i], RedisError):
-                raise translate(replies[i]) from replies[i]
-        return list(replies)
-
-    def _direct(self, name: str, args: Sequence[Any]) -> Any:
-        try:
-            return script(name)(self.store.client, self.keys, args)
-        except RedisError as exc:
-            raise translate(exc) from exc
 
     def _verdict(self, reply: Sequence[Any]) -> Verdict:
         what = _text(reply[0])

@@ -17,10 +17,11 @@ from throttle.bootstep import ThrottleStep
 from throttle.errors import InvalidRate, ThrottleError
 from throttle.gate import gated
 from throttle.handle import HandleProperty
-from throttle.limits import TokenBucket
+from throttle.limits import Limit, TokenBucket
 from throttle.spec import Spec
 from throttle.start import before_start_of
 from throttle.submit import apply_async_of
+from throttle.windows import Counted, FixedWindow, SlidingWindow
 
 T = TypeVar("T")
 
@@ -28,7 +29,7 @@ MARK = "__throttle__"
 
 
 def throttled(
-    *limits: TokenBucket | str | tuple[Any, Any] | float | None,
+    *limits: Limit | str | tuple[Any, Any] | float | None,
     burst: int = 1,
     key: str | int | Callable[..., object] | None = None,
     initial: int | None = None,
@@ -42,7 +43,7 @@ def throttled(
     Works above or below `@app.task` and `@shared_task`, on class-based tasks, and on a task that exists.
 
     Args:
-        limits: rates ("10/s") or limits (`TokenBucket`, `LeakyBucket`), all or nothing.
+        limits: rates ("10/s") or limits (`TokenBucket`, `LeakyBucket`, `SlidingLog`, `Quota`), all or nothing.
         burst: for a limit given as a rate, as are the next two: units that may pass back to back.
         key: whom it counts apart; see `TokenBucket`.
         initial: units in a bucket never used before.
@@ -73,8 +74,10 @@ def _refuse_bare_counts(limits: Sequence[object]) -> None:
             raise InvalidRate(f'{limit!r} is not a rate; say burst={limit}, or "{limit}/s" for another limit')
 
 
-def _limit(limit: object, burst: int, key: Any, initial: int | None) -> TokenBucket:
-    if isinstance(limit, TokenBucket):
+def _limit(limit: object, burst: int, key: Any, initial: int | None) -> Limit:
+    if isinstance(limit, (FixedWindow, SlidingWindow)):
+        raise InvalidRate(f"{limit!r} is for requests; for tasks say SlidingLog, which keeps the count in any window")
+    if isinstance(limit, (TokenBucket, Counted)):
         if burst != 1 or key is not None or initial is not None:
             raise ThrottleError(f"say burst, key and initial inside {type(limit).__name__}(…), where they belong")
         return limit

@@ -134,7 +134,7 @@ def deployment(app: Any) -> Deployment:
 
 
 def _policies(limits: Sequence[Any]) -> list[tuple[Any, ...]]:
-    return [(limit.rate, limit.burst, limit.initial, limit.name, limit.key is None) for limit in limits]
+    return [(*limit.terms, limit.key is None) for limit in limits]
 
 
 def _said(limits: Sequence[Any]) -> str:

@@ -18,6 +18,7 @@ from throttle.entry import Verdict
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.ticket import HANDED, HEADER, MAYBE, Handed, Ticket
+from throttle.windows import Counted
 
 logger = logging.getLogger(__name__)
 
@@ -51,8 +52,10 @@ class Gate:
         self._backlog = place.backlog(self._spec, task.name)
         self._waiting = 0  # on the consumer's timer; a new connection brings a new gate
         # Where all that may be in flight starts within FAR, a late message need not be asked about.
-        window = self._backlog.window
-        self._may_wait = any((window - limit.burst) * (limit.interval or FAR) > FAR for limit in self._backlog.limits)
+        window, limits = self._backlog.window, self._backlog.limits
+        self._may_wait = any(
+            isinstance(limit, Counted) or (window - limit.burst) * (limit.interval or FAR) > FAR for limit in limits
+        )
 
     def __call__(self, message: Any, body: Any, ack: Any, reject: Any, callbacks: Any) -> None:
         """What Celery's consumer calls with each message of the task."""

@@ -6,7 +6,7 @@ from typing import Any
 
 from throttle.deployment import deployment
 from throttle.errors import InvalidRate
-from throttle.limits import TokenBucket
+from throttle.limits import Limit, TokenBucket
 
 
 class Handle:
@@ -21,7 +21,7 @@ class Handle:
         return deployment(self._task.app).backlog(self._task.__throttle__, self._task.name)
 
     @property
-    def limits(self) -> tuple[TokenBucket, ...]:
+    def limits(self) -> tuple[Limit, ...]:
         """The limits as coded."""
         return tuple(self._task.__throttle__.limits)
 
@@ -50,6 +50,8 @@ class Handle:
             InvalidRate: as at decoration.
         """
         coded = self.limits[0]
+        if not isinstance(coded, TokenBucket):
+            raise InvalidRate(f"{coded!r} has no rate that could be set at run time")
         limit = TokenBucket(rate, coded.burst if burst is None else burst)
         if limit.rate is None:
             raise InvalidRate('no limit cannot be set at run time; say set_rate("1000000/s"), or reset_rate()')

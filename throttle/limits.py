@@ -92,6 +92,11 @@ class TokenBucket(Keyed):
         """What the scripts take of limits of all kinds; the cost follows it."""
         return f"bucket {self.packed}"
 
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """What two tasks of one scope must agree on, besides whether it has a key."""
+        return (self.rate, self.burst, self.initial, self.name)
+
     @cached_property
     def window(self) -> int:
         """Seconds in which an empty bucket fills, in whole ones as HTTP fields have them: at least 1."""
@@ -153,6 +158,12 @@ def _whole(what: str, value: object, least: int, most: int) -> int:
 def stored_name(name: str) -> str:
     """A limit's name as it stands in Redis, for requests and tasks alike: they may share a bucket."""
     return quote(name, safe=",")
+
+
+def policy_of(limit: Limit, unnamed: str) -> str:
+    """What its buckets are called in Redis. Each kind of state has names of its own: a limit may become another."""
+    policy = stored_name(limit.name or unnamed)
+    return f"{policy}.{limit.kind}" if isinstance(limit, Counted) else policy
 
 
 def check_units(cost: object) -> int:

@@ -11,7 +11,7 @@ from throttle.decision import Decision
 from throttle.errors import InvalidRate, ThrottleError
 from throttle.keyed import Of
 from throttle.keys import Namer
-from throttle.limits import Limit, TokenBucket, check_units, stored_name
+from throttle.limits import Limit, TokenBucket, check_units, policy_of
 from throttle.windows import Counted
 
 #: What one asks: a limit, a limit for a key, or a callable that is given the key and returns a limit (tiers).
@@ -133,7 +133,7 @@ def _whom(limit: Limit, key: object) -> object:
 
 def _policy(limit: Limit) -> str:
     """A limit's name as it stands in Redis; without one, what it says. Remembered: it is asked every time."""
-    policy = stored_name(limit.name or str(limit).replace(" ", ""))
+    policy = policy_of(limit, str(limit).replace(" ", ""))
     limit.__dict__["_policy"] = policy
     return policy
 

@@ -16,6 +16,7 @@ from throttle.windows import Counted
 PERIODS = {"hour": 3600, "day": 86400, "week": 7 * 86400, "month": 30 * 86400}
 
 MOST = 10**12
+BORDERS = 64
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -75,6 +76,23 @@ class Quota(Counted):
         """With the borders around `now`; should that not be the time of Redis, it says so."""
         begin, end, after = self.borders(now)
         return f"quota {self.quota} {begin} {end} {after} "
+
+    @property
+    def interval(self) -> int:
+        """For tasks: released unpaced, until it turns out to be used up."""
+        return 1 if self.quota else 0
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """As of the others, and its calendar."""
+        return (*super().terms, self.per, str(self.tz))
+
+    def declared(self, now: int) -> str:
+        """With the borders of the next periods: five years of months, or two days and a half of hours."""
+        borders = [*self.borders(now)[:2]]
+        while len(borders) < BORDERS:
+            borders.append(self._next(borders[-1]))
+        return f"quota {self.quota} {' '.join(map(str, borders))}"
 
     def _begin(self, now: int) -> int:
         at = datetime.fromtimestamp(now // 10**6, self.__dict__["_zone"])

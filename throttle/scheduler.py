@@ -15,7 +15,8 @@ from uuid import uuid4
 
 from redis.exceptions import RedisError, ResponseError
 
-from throttle.backlog import SCOPES_TTL, Backlog
+from throttle.backlog import Backlog
+from throttle.declared import SCOPES_TTL
 from throttle.entry import Due
 from throttle.envelope import Envelope
 from throttle.errors import StoreUnavailable, ThrottleError

@@ -9,7 +9,7 @@ from string import Formatter
 from typing import Any
 
 from throttle.errors import InvalidRate, ThrottleError
-from throttle.limits import TokenBucket, check_units, lane_of
+from throttle.limits import Limit, check_units, lane_of
 
 _YEAR = 366 * 86400
 
@@ -31,7 +31,7 @@ class Spec:
 
     def __init__(
         self,
-        limits: Sequence[TokenBucket],
+        limits: Sequence[Limit],
         scope: str | None,
         cost: object,
         max_wait: float | timedelta | None = None,
@@ -47,7 +47,7 @@ class Spec:
         if isinstance(cost, int):
             check_units(cost)
             for limit in self.limits:
-                if limit.interval:
+                if not limit.closed:
                     limit.check_cost(cost)
         elif not callable(cost) and not _names(cost):
             raise InvalidRate(f"cost must be a whole number, a template or a callable, not {cost!r}")
@@ -103,7 +103,7 @@ class Spec:
         ]
         cost = self._units(values, args, kwargs)
         for limit, key in zip(self.limits, keys, strict=True):
-            if limit.interval:
+            if not limit.closed:
                 limit.check_cost(cost, None if key == "-" else key)
         apart = [key for limit, key in zip(self.limits, keys, strict=True) if limit.key is not None]
         return lane_of(apart, identity), tuple(keys), (cost,) * len(keys)

@@ -54,7 +54,7 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
             _forget(place, ticket)
             return
         backlog = place.backlog(self.__throttle__, self.name)
-        _start(place, backlog, request, ticket, handed, call)
+        _start(place, backlog, self, ticket, handed, call)
         if ticket and ticket.scope != backlog.tag:  # parked before its scope was given another name
             _forget(place, ticket)
 
@@ -62,19 +62,23 @@ def before_start_of(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _start(
-    place: Deployment, backlog: Backlog, request: Any, ticket: Ticket | None, handed: Handed,
+    place: Deployment, backlog: Backlog, task: Any, ticket: Ticket | None, handed: Handed,
     call: tuple[str, tuple[str, ...], tuple[int, ...]],
 ) -> None:  # fmt: skip
-    number, slot, _, id = ticket or Ticket("", 0, "", request.id)
+    number, slot, _, id = ticket or Ticket("", 0, "", task.request.id)
     if not handed.calm:
         sleep_until(handed.moment - EARLY)
     mode, tries = "take", AGAIN
     while True:
-        turn, due, least = _patiently(place, partial(_timed, backlog, mode, id, number, slot, *call[1:]))
+        turn, due, least = _patiently(
+            place, partial(_timed, backlog, mode, id, number, slot, *call[1:], task.__throttle__.bounds[0])
+        )
         if turn.what in ("parked", "stale"):  # stale: it stood still for so long that another was given the task
             raise Ignore(f"throttled: {turn.what}")
+        if turn.what == "full":
+            raise BacklogFull(task.name, turn.wait / 1e6, max(0.0, turn.wait / 1e6 - task.__throttle__.bounds[0] / 1e6))
         if turn.what == "wait":
-            if _parked_here(place, backlog, request, handed, call):
+            if _parked_here(place, backlog, task.request, handed, call):
                 raise Ignore("throttled: parked")
             sleep_until(due)
             continue

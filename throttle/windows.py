@@ -62,6 +62,24 @@ class Counted(Keyed):
         """Units that may pass back to back from idle: all of a window."""
         return self.quota
 
+    #: None of its units waits once admitted.
+    depth: ClassVar[int] = 0
+
+    @property
+    def capacity(self) -> int:
+        """Units that it lets in at most at one moment."""
+        return self.quota
+
+    #: For tasks: µs until a new bucket is full, and for which a full one is remembered.
+    fresh: ClassVar[int] = 0
+    keep: ClassVar[int] = 0
+    initial: ClassVar[None] = None
+
+    @property
+    def interval(self) -> int:
+        """For tasks: µs between two releases once as many as fill a window are out; starts are what is counted."""
+        return -(-self.period // self.quota) if self.quota else 0
+
     @property
     def closed(self) -> bool:
         """Whether nothing ever passes."""
@@ -75,6 +93,15 @@ class Counted(Keyed):
     def asked(self, now: int) -> str:
         """What the scripts take, `now` (µs) being the time as far as known; the cost follows it."""
         return f"{self.kind} {self.quota} {self.period} 0 0 "
+
+    def declared(self, now: int) -> str:
+        """What the scripts of the backlog take: kind, count, and what tells the windows; `now` as in `asked`."""
+        return f"{self.kind} {self.quota} {self.period}"
+
+    @property
+    def terms(self) -> tuple[object, ...]:
+        """What two tasks of one scope must agree on, besides whether it has a key."""
+        return (self.kind, self.quota, self.period, self.rate is None, self.name)
 
     def check_cost(self, cost: int, key: str | None = None) -> None:
         """Raise `CostExceedsLimit` if `cost` units could never pass."""

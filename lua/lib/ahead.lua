@@ -16,6 +16,9 @@ local function ahead_wait(found, limits, now, before, all)
     local cost = found[i].cost
     if limit.interval == 0 then
       closed = true
+    elseif limit.by and found[i].shut then -- then as many as it counts in each of its periods
+      local periods = math.floor((limit.wide and all or before) * cost / limit.count)
+      wait = math.max(wait, found[i].shut - now + periods * (limit.period or limit.to - limit.from))
     else
       local tat = math.max(found[i].tat, now) + (limit.wide and all or before) * cost * limit.interval
       wait = math.max(wait, gcra_slot(tat, now, limit.interval, limit.burst, cost) - now)

@@ -9,13 +9,23 @@ local function enter_again(now, entry)
   return {'parked', whole(now), whole(now), entry.id}
 end
 
+-- enter_shut: limits that count in windows and are used up let nothing out until then.
+local function enter_shut(limits, entry, now)
+  for i, limit in ipairs(limits) do
+    if limit.by and KEYS[11 + i] then
+      local slot = counted_slot(limit, KEYS[11 + i], tonumber(entry.costs[i]), now)
+      if slot > now then pace_shut(limit.name .. '|' .. (entry.keys[i] or '-'), slot) end
+    end
+  end
+end
+
 -- enter: a task asks to go. It goes if its turn is now and nobody waits whom it would overtake; else it
 -- is parked, as it is in any case with `wait_anyway`. Either way Redis keeps its message until the body starts.
 --   reply {'go', ticket, slot, now, id, calm}    flies now, may start at `slot`; calm = far from biting
 --         {'parked', slot, now, id}              waits; slot = when its bucket would allow, at the earliest
 --         {'full', wait, over}                   the backlog is beyond the bounds it was given (lib/ahead)
 local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
-  local limits, window = limits_read()
+  local limits, window = limits_read(now)
   if not limits then return UNDECLARED end
   local stepped
   entry.seq, stepped = next_seq(now)
@@ -37,6 +47,7 @@ local function enter(now, entry, ahead, lease, channel, scope, wait_anyway)
   for _, limit in ipairs(limits) do common = common or limit.wide end
   local state = alone and 'idle' or lane_state(entry.lane)
   local overtakes = not alone and (common or state ~= 'idle')
+  if limits.counted then enter_shut(limits, entry, now) end
   local slot, wide, found = pace(limits, entry, now)
   slot = math.max(slot, entry.eta)
   if not wait_anyway and not overtakes and slot <= now + ahead and redis.call('ZCARD', FLIGHT) < window then

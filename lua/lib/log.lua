@@ -43,6 +43,14 @@ function log.take(key, state, now, limit)
   redis.call('PEXPIREAT', key, math.ceil((state.last + limit.period) / 1000) + 1)
 end
 
+-- back: a start that was counted for `slot` comes another time; whether it must be taken anew.
+function log.back(key, slot, limit)
+  for _, member in ipairs(redis.call('ZRANGE', key, whole(slot), whole(slot), 'BYSCORE', 'LIMIT', 0, limit.cost)) do
+    redis.call('ZREM', key, member)
+  end
+  return true
+end
+
 -- give: the last that passed are forgotten.
 function log.give(key, _, _, limit)
   if limit.cost > 0 then redis.call('ZREMRANGEBYRANK', key, -limit.cost, -1) end

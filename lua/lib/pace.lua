@@ -1,6 +1,13 @@
 -- Release times: RELEASES holds a TAT per bucket, which paces what is let out to the broker. Starts have
 -- their own (the truth); start.lua keeps the release time from falling far behind it.
 
+-- counted_slot: the earliest moment by a limit that counts in windows.
+local function counted_slot(limit, bucket, cost, now)
+  limit.cost = cost
+  local by = counted[limit.by]
+  return by.slot(by.load(bucket, now, limit), now, limit, bucket)
+end
+
 -- pace_expire: they are forgotten a day after the bucket last charged is full; at worst some tasks of a
 -- bucket that is slower by days are then released early, and start.lua parks them again.
 local function pace_expire(tat)
@@ -15,6 +22,7 @@ local function pace_found(limits, keys, costs, now)
     local tat = tonumber(redis.call('ZSCORE', RELEASES, bucket))
     local cost = tonumber(costs[i] or '1')
     found[i] = {bucket = bucket, cost = cost, tat = tat or now + limit.fresh, new = not tat}
+    if limit.by then found[i].shut = tonumber(redis.call('ZSCORE', RELEASES, bucket .. '!')) end
   end
   return found
 end
@@ -39,6 +47,7 @@ local function pace(limits, entry, now)
   for i, limit in ipairs(limits) do
     local held = math.huge
     if limit.interval > 0 then held = gcra_slot(found[i].tat, now, limit.interval, limit.burst, found[i].cost) end
+    if found[i].shut then held = math.max(held, found[i].shut) end
     if held > slot then slot, wide = held, limit.wide end
   end
   return slot, wide, found
@@ -51,7 +60,8 @@ local function pace_take(limits, found, slot, now)
     local cost = found[i].cost
     local tat = gcra_take(found[i].tat, slot, limit.interval, cost)
     if cost > 0 then redis.call('ZADD', RELEASES, whole(tat), found[i].bucket) end
-    last, calm = math.max(last, tat), calm and gcra_calm(tat, now, limit.interval, limit.burst)
+    calm = calm and not limit.by and gcra_calm(tat, now, limit.interval, limit.burst)
+    last = math.max(last, tat)
   end
   pace_expire(last)
   return calm
@@ -86,4 +96,10 @@ local function pace_push(bucket, tat)
     redis.call('ZADD', RELEASES, whole(tat), bucket)
     pace_expire(tat)
   end
+end
+
+-- pace_shut: a limit that counts in windows is used up until then. What is let out before would come back.
+local function pace_shut(bucket, till)
+  redis.call('ZADD', RELEASES, whole(math.min(till, NEVER)), bucket .. '!')
+  pace_expire(math.min(till, NEVER))
 end

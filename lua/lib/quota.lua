@@ -11,20 +11,25 @@ function quota.load(key, now, limit)
   if now < from or now >= to then return nil end
   local value = redis.call('GET', key)
   local start, used = string.match(value or '', '^(%d+) (%d+)$')
-  if start and tonumber(start) >= from then -- of this one, or of one that the clock has stepped back from
-    return {start = tonumber(start), used = tonumber(used), to = to}
+  start = tonumber(start)
+  if start and start >= from then -- of this one; or of the next, for which a start waits (or the clock stepped back)
+    return {start = start, used = tonumber(used), to = start < to and to or limit.after}
   end
   return {start = from, used = 0, to = to}
 end
 
 function quota.slot(state, now, limit)
   if limit.count == 0 then return math.huge end
-  return state.used + limit.cost <= limit.count and now or state.to
+  return math.max(state.used + limit.cost <= limit.count and now or state.to, state.start)
 end
 
 function quota.take(key, state, _, limit)
   state.used = state.used + limit.cost
   redis.call('SET', key, string.format('%.0f %d', state.start, state.used), 'PXAT', math.ceil(state.to / 1000) + 1)
+end
+
+function quota.back(_, slot, limit)
+  return slot < limit.from -- else it counts for the same period
 end
 
 function quota.give(key, state, now, limit)

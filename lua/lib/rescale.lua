@@ -10,7 +10,7 @@ local function pace_rescale(before, after, now)
   if not changed then return false end
   local flat = redis.call('ZRANGEBYSCORE', RELEASES, '(' .. whole(now), '+inf', 'WITHSCORES')
   for m = 1, #flat, 2 do
-    local change = changes[string.match(flat[m], '^([^|]*)|')]
+    local change = changes[string.match(flat[m], '^([^|]*)|.*[^!]$')] -- not until when one is shut
     if change then
       local tat = bucket_rescale(tonumber(flat[m + 1]), now, change[1], change[2])
       redis.call('ZADD', RELEASES, whole(tat), flat[m])

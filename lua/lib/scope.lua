@@ -6,9 +6,29 @@ local DAY = 86400 * 1000000 -- us
 local MONTH_MS = 30 * 86400 * 1000
 local NEVER = 9e15 -- us; the year 2255, and still a whole number in a double
 
--- limits_read: the limits as declared, each with an operator's override applied; nil when nobody has
--- declared them (or the server lost them): the caller then declares and asks again.
-local function limits_read()
+-- The algorithms of limits that count in windows; a script that finds such a limit includes them.
+local counted = {}
+
+-- limit_counts: one that counts in windows, '<kind> <count> <period, or the borders of periods>'. False if now
+-- lies outside the borders.
+local function limit_counts(limit, said, now)
+  local kind, count, more = string.match(said, '^(%l+) (%d+) (.*)$')
+  limit.by, limit.count, limit.period = kind, tonumber(count), tonumber(more)
+  if kind ~= 'quota' or not now then return true end
+  local borders = {}
+  for border in string.gmatch(more, '%d+') do borders[#borders + 1] = tonumber(border) end
+  for b = 1, #borders - 2 do
+    if borders[b] <= now and now < borders[b + 1] then
+      limit.from, limit.to, limit.after = borders[b], borders[b + 1], borders[b + 2]
+      return true
+    end
+  end
+  return false
+end
+
+-- limits_read: the limits as declared, each with an operator's override applied; nil when nobody has declared
+-- them (or the server lost them, or the last border of a quota is past): the caller declares and asks again.
+local function limits_read(now)
   local flat = redis.call('HGETALL', LIMITS)
   local limits, over, window = {}, {}, 64
   for f = 1, #flat, 2 do
@@ -18,11 +38,17 @@ local function limits_read()
     elseif string.sub(field, 1, 5) == 'rate:' then
       over[tonumber(string.sub(field, 6))] = value
     else
-      local interval, burst, fresh, keep, wide, name = string.match(value, '^(%d+) (%d+) (%d+) (%d+) ([01]) (.*)$')
-      limits[tonumber(field)] = {
+      local interval, burst, fresh, keep, wide, name, more =
+        string.match(value, '^(%d+) (%d+) (%d+) (%d+) ([01]) (%S*) ?(.*)$')
+      local limit = {
         interval = tonumber(interval), burst = tonumber(burst), fresh = tonumber(fresh), keep = tonumber(keep),
         wide = wide == '1', name = name,
       }
+      if more ~= '' then
+        limits.counted = true
+        if not limit_counts(limit, more, now) then return nil end
+      end
+      limits[tonumber(field)] = limit
     end
   end
   if #limits == 0 then return nil end

@@ -2,20 +2,24 @@
 -- first has the first slot, though each process waits out its own. The second is of starts begun, and the
 -- bound holds by that: a process that was kept from running begins late, and those behind it then later.
 
--- turn_at: the earliest moment at which the buckets allow one more start to be counted; and both their TATs.
+-- turn_at: the earliest moment at which the buckets allow one more start to be counted; and both their TATs (of
+-- a limit that counts in windows: that moment).
 local function turn_at(limits, keys, costs, now)
   local at, tats, begun = now, {}, {}
   for i, limit in ipairs(limits) do
-    local bucket = KEYS[11 + i]
+    local bucket, cost = KEYS[11 + i], tonumber(costs[i])
     if not bucket then break end -- a worker of an older release knows fewer limits
-    local fresh, changed = limit.fresh
-    if fresh > 0 and redis.call('ZSCORE', RELEASES, limit.name .. '|' .. keys[i]) then fresh = 0 end -- waited out there
-    tats[i], changed, begun[i] = bucket_load(bucket, now, limit, fresh)
-    if changed then bucket_store(bucket, tats[i], now, limit, begun[i]) end
-    if limit.interval == 0 then
-      at = math.huge
+    if limit.by then
+      tats[i] = counted_slot(limit, bucket, cost, now)
+      at = math.max(at, tats[i])
     else
-      at = math.max(at, gcra_slot(tats[i], now, limit.interval, limit.burst, tonumber(costs[i])))
+      local fresh, changed = limit.fresh
+      local paced = fresh > 0 and redis.call('ZSCORE', RELEASES, limit.name .. '|' .. keys[i])
+      if paced then fresh = 0 end -- waited out there
+      tats[i], changed, begun[i] = bucket_load(bucket, now, limit, fresh)
+      if changed then bucket_store(bucket, tats[i], now, limit, begun[i]) end
+      local slot = limit.interval > 0 and gcra_slot(tats[i], now, limit.interval, limit.burst, cost)
+      at = math.max(at, slot or math.huge)
     end
   end
   return at, tats, begun
@@ -24,11 +28,17 @@ end
 -- turn_take: it is counted for `at`.
 local function turn_take(limits, costs, at, now, tats, begun)
   for i, tat in ipairs(tats) do
-    local limit, cost = limits[i], tonumber(costs[i])
-    begun[i] = begun[i] or tat
-    if cost > 0 and limit.interval > 0 then
-      tats[i] = gcra_take(tat, at, limit.interval, cost)
-      bucket_store(KEYS[11 + i], tats[i], now, limit, begun[i])
+    local limit, bucket = limits[i], KEYS[11 + i]
+    if limit.by then
+      local by = counted[limit.by]
+      if limit.cost > 0 then by.take(bucket, by.load(bucket, at, limit), at, limit) end
+    else
+      local work = tonumber(costs[i]) * limit.interval
+      begun[i] = begun[i] or tat
+      if work > 0 then
+        tats[i] = math.max(tat, at) + work
+        bucket_store(bucket, tats[i], now, limit, begun[i])
+      end
     end
   end
 end
@@ -37,7 +47,7 @@ end
 local function turn_pace(limits, keys, costs, at, now, slot, tats, others, ahead)
   for i, tat in ipairs(tats) do
     local limit, work = limits[i], tonumber(costs[i]) * limits[i].interval
-    if work > 0 then
+    if work > 0 and not limit.by then
       local queue = limit.wide and math.max(0, math.min(others * work, ahead)) or 0
       local pull = slot > 0 and now <= slot and slot < at and work / 100 or 0
       pace_follow(limit.name .. '|' .. keys[i], tat + queue, ahead, pull)
@@ -54,14 +64,20 @@ local function turn_moment(limits, costs, slot, now, tats, begun, late)
   for i, tat in ipairs(tats) do
     local limit, cost = limits[i], tonumber(costs[i])
     local work = cost * limit.interval
-    begun[i] = begun[i] or (late and tat or tat - work) -- not told apart: all have begun but this one
-    moved[i] = late and begun[i] <= slot + limit.burst * limit.interval and work
-    if work > 0 and not moved[i] then
-      at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost))
+    if limit.by then
+      moved[i], limit.cost = false, cost
+      limit.anew = cost > 0 and counted[limit.by].back(KEYS[11 + i], slot, limit)
+      if limit.anew then at = math.max(at, counted_slot(limit, KEYS[11 + i], cost, now)) end
+    else
+      begun[i] = begun[i] or (late and tat or tat - work) -- not told apart: all have begun but this one
+      moved[i] = late and begun[i] <= slot + limit.burst * limit.interval and work
+      if work > 0 and not moved[i] then
+        at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost))
+      end
     end
   end
   for i, work in ipairs(moved) do
-    planned[i] = begun[i] - (work or 0)
+    planned[i] = (begun[i] or 0) - (work or 0)
     if work then begun[i] = math.min(planned[i] + at - slot, math.max(begun[i], at)) end
   end
   return at, planned
@@ -73,7 +89,11 @@ local function turn_begin(limits, costs, slot, at, now, tats, begun, planned)
   local slack = math.huge
   for i, tat in ipairs(tats) do
     local limit, work = limits[i], tonumber(costs[i]) * limits[i].interval
-    if work > 0 then
+    if limit.by then
+      local by, bucket = counted[limit.by], KEYS[11 + i]
+      if limit.anew then by.take(bucket, by.load(bucket, at, limit), at, limit) end
+      if limit.by == 'log' then slack = 0 end
+    elseif work > 0 then
       local lost = math.max(begun[i], at) - math.max(planned[i], slot)
       if at > now and now - slot >= work then lost = work end -- its turn was nobody's, and it takes another's
       slack = math.min(slack, math.max(0, begun[i] - at))
@@ -92,6 +112,13 @@ local function turn_later(entry, limits, tats, now)
   redis.call('HSET', TICKETS, entry.id, ' ' .. math.max(0, attempt - 1))
   lane_return(entry)
   pace_return(limits, entry, now)
-  for i, tat in ipairs(tats) do pace_push(limits[i].name .. '|' .. (entry.keys[i] or '-'), tat) end
+  for i, tat in ipairs(tats) do
+    local bucket = limits[i].name .. '|' .. (entry.keys[i] or '-')
+    if not limits[i].by then
+      pace_push(bucket, tat)
+    elseif tat > now then
+      pace_shut(bucket, tat)
+    end
+  end
   redis.call('HINCRBY', META, 'reparked', 1)
 end

@@ -13,7 +13,7 @@ import redis
 from celery import Celery, Task
 from kombu.serialization import register
 
-from throttle import TokenBucket, backlog, bootstep, throttled
+from throttle import Quota, SlidingLog, TokenBucket, backlog, bootstep, throttled
 
 if "PROJECT_LEASE" in os.environ:  # a test cannot wait 30 s for the lease of a killed worker's tasks
     backlog.LEASE = int(float(os.environ["PROJECT_LEASE"]) * 1e6)
@@ -161,6 +161,12 @@ def greedy(self, n):
     except Exception:
         event("swallowed", self.request.id)
     return n
+
+
+@throttled(SlidingLog("10/2s"), Quota(25, "day"))
+@app.task(shared=False, bind=True, name="counted")
+def counted(self, n):
+    note(self, n)
 
 
 @throttled("4/s", max_wait=1)

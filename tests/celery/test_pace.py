@@ -240,3 +240,20 @@ def test_b21_no_time_zone_in_the_way(fleet_of: Callable[..., Fleet]) -> None:
     assert 1.95 <= starts["2"] - starts["1"] < 3
     assert 2 <= starts["a:1"] - sent < 3
     assert 2 <= starts["b:1"] - sent < 3
+
+
+def test_a_log_and_a_quota_delay_tasks(fleet: Fleet) -> None:
+    """Ten in any two seconds, 25 a day; the rest waits for tomorrow."""
+    fleet.worker()
+    fleet.worker()
+    for n in range(20):
+        fleet.project.counted.delay(n)
+        fleet.project.app.send_task("counted", (100 + n,))
+    starts = sorted(start.at for start in fleet.started(25))
+    assert all(later - first >= 2 - 0.06 for first, later in zip(starts, starts[10:], strict=False))
+    assert starts[-1] - starts[0] < 4.5
+    fleet.until(
+        lambda: fleet.project.counted.throttle.depth() == 15, 5, "15 wait", fleet.project.counted.throttle.depth
+    )
+    assert fleet.project.counted.throttle.estimate(1) > 0
+    assert len(fleet.record()) == 25

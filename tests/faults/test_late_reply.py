@@ -38,7 +38,7 @@ def test_a_start_after_a_late_reply_is_counted_anew(fleet: Fleet, monkeypatch: p
 
     monkeypatch.setattr(backlog, "start", start)
     ticket = Ticket(verdict.ticket, verdict.slot, backlog.tag, "first")
-    _start(place, backlog, project.send.request, ticket, Handed(0.0), ("-", ("-",), (1,)))
+    _start(place, backlog, project.send, ticket, Handed(0.0), ("-", ("-",), (1,)))
     begun = _now(place)
     what, wait, *_ = real("take", "second", "", 0, ("-",), (1,))
     due = _now(place) + wait

@@ -1,0 +1,139 @@
+"""Tasks under limits that count in windows: a log, and a quota of the calendar."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+
+import pytest
+
+from tests.simulation import Begun, Simulation, entry
+from throttle import InvalidRate, LeakyBucket, Quota, SlidingLog, ThrottleError, TokenBucket, throttled
+from throttle.backlog import Backlog
+from throttle.testing import FakeClock
+
+Make = Callable[..., Backlog]
+SECOND, HOUR = 10**6, 3600 * 10**6
+
+
+def most(begun: list[Begun], period: int) -> int:
+    """Most units in any window of that length, half open."""
+    starts = sorted((start.at, start.cost) for start in begun)
+    return max(sum(cost for at, cost in starts if first <= at < first + period) for first, _ in starts)
+
+
+@pytest.mark.parametrize(
+    ("rate", "count", "period"), [("10/min", 10, 60), ("3/s", 3, 1), ("1/5s", 1, 5), ("50/10s", 50, 10)]
+)
+def test_a_log_delays_tasks_until_its_window_has_room(
+    rate: str, count: int, period: int, backlog: Make, clock: FakeClock
+) -> None:
+    """All of a window at once, the next as soon as those leave it; each comes before the limit about once."""
+    simulation = Simulation(backlog(SlidingLog(rate)), clock)
+    begin, total = clock(), 4 * count + 1
+    for n in range(total):
+        simulation.submit(entry(n))
+    simulation.drained(8 * period + 5)
+    assert sorted(simulation.ids(), key=int) == [str(n) for n in range(total)]
+    assert most(simulation.begun, period * SECOND) <= count
+    assert simulation.begun[-1].at - begin <= 4 * period * SECOND * 1.01 + 100_000
+    assert simulation.reparked <= 3 * 5 + total / 10
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_log_holds_though_pool_processes_stand_still(seed: int, backlog: Make, clock: FakeClock) -> None:
+    dice = Random(seed)
+    simulation = Simulation(
+        backlog(SlidingLog("5/s")), clock, stall=lambda: dice.randrange(700_000) if dice.random() < 0.15 else 0
+    )
+    for n in range(60):
+        simulation.submit(entry(n, cost=dice.choice([1, 1, 2])))
+    simulation.drained(120).run(5)
+    assert len(simulation.begun) == 60
+    assert most(simulation.begun, SECOND) <= 5
+
+
+def test_a_log_beside_a_rate_and_by_key(backlog: Make, clock: FakeClock) -> None:
+    made = backlog(SlidingLog("4/10s", key="{k}"), TokenBucket("2/s"))
+    simulation = Simulation(made, clock)
+    for n in range(12):
+        for key in ("a", "b"):
+            simulation.submit(entry(f"{key}{n}", key, keys=(key, "-")))
+    simulation.drained(60)
+    for key in ("a", "b"):
+        mine = [start for start in simulation.begun if start.lane == key]
+        assert len(mine) == 12
+        assert most(mine, 10 * SECOND) <= 4
+    assert most(simulation.begun, SECOND) <= 2
+
+
+def test_a_quota_delays_tasks_until_its_period_turns(backlog: Make, clock: FakeClock) -> None:
+    clock.tick(HOUR - clock() % HOUR - 600 * SECOND)  # ten minutes before the hour
+    begin = clock()
+    simulation = Simulation(backlog(Quota(5, "hour")), clock)
+    for n in range(13):
+        simulation.submit(entry(n))
+    simulation.drained(3 * 3600)
+    begun = sorted(simulation.begun, key=lambda start: start.at)
+    assert [int(start.id) for start in begun] == list(range(13))
+    assert [(start.at - begin + 3000 * SECOND) // HOUR for start in begun] == [0] * 5 + [1] * 5 + [2] * 3
+    assert begun[5].at - begin - 600 * SECOND < 50_000, "at the turn of the hour"
+    assert simulation.reparked <= 16
+
+
+def test_a_quota_is_shared_with_requests(backlog: Make, clock: FakeClock) -> None:
+    from throttle import Limiter
+
+    quota = Quota(3, "day", name="plan")
+    made = backlog(quota, scope="shared")
+    requests = Limiter(made.store, "shared")
+    assert requests.acquire(quota, cost=2)
+    simulation = Simulation(made, clock)
+    for n in range(2):
+        simulation.submit(entry(n))
+    simulation.run(60)
+    assert len(simulation.begun) == 1
+    assert not requests.acquire(quota)
+    simulation.drained(2 * 86400)
+    assert len(simulation.begun) == 2
+
+
+@pytest.mark.parametrize("limit", [Quota(3, "day"), SlidingLog("3/day")])
+def test_b69_what_would_wait_for_the_day_to_turn_fails(limit: object, backlog: Make, clock: FakeClock) -> None:
+    """At submit, once the count is used up; before, those let go at once fail when they would start."""
+    made = backlog(limit)
+    simulation = Simulation(made, clock)
+    bounds = (60 * SECOND, 0)
+    said = [made.submit(entry(n, bounds=bounds)).what for n in range(5)]
+    assert said == (["go"] * 5 if isinstance(limit, Quota) else ["go"] * 3 + ["full"] * 2)
+    for n in range(3):
+        assert made.start("take", f"x{n}", "", 0, ("-",), (1,), bounds[0]).what == "go"
+    late = made.start("take", "3", "", 0, ("-",), (1,), bounds[0])
+    assert late.what in ("full", "stale")
+    assert made.submit(entry("no", bounds=bounds)).what == "full"
+    assert made.submit(entry("yes")).what == "parked"
+    assert made.estimate("-", ("-",), (1,))[0] > 60
+    assert simulation
+
+
+def test_borders_that_have_run_out_are_declared_anew(backlog: Make, clock: FakeClock) -> None:
+    """64 hours later."""
+    made = backlog(Quota(1, "hour"))
+    simulation = Simulation(made, clock)
+    simulation.submit(entry(1))
+    simulation.run(1)
+    clock.advance(100 * 3600)
+    simulation.submit(entry(2))
+    simulation.run(1)
+    assert simulation.ids() == ["1", "2"]
+
+
+def test_a_task_refuses_limits_for_requests() -> None:
+    from throttle import FixedWindow, SlidingWindow
+
+    for limit in (FixedWindow("1/s"), SlidingWindow("1/s")):
+        with pytest.raises(InvalidRate, match="for tasks say SlidingLog"):
+            throttled(limit)
+    with pytest.raises(ThrottleError, match="inside SlidingLog"):
+        throttled(SlidingLog("1/s"), burst=2)
+    assert throttled(SlidingLog("1/s"), Quota(5, "day"), LeakyBucket("1/s"))
