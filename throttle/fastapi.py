@@ -1,0 +1,154 @@
+"""Rules for FastAPI: for the whole app, and as dependencies of routes and routers.
+
+    install(app, Guard(AsyncLimiter("redis://localhost", scope="api"), Rule("300/min", key="address")))
+
+    @app.post("/sms", dependencies=[Depends(limit("10/min", key="api_key"))], responses=REFUSED)
+    def send(...): ...
+
+A refusal is an `HTTPException`, so an exception handler for 429 gets it, and the fields that it leaves out are added
+to what it answers; handlers for `HTTPException` do not get it. Limits that are to be decided together belong in one
+rule or one `limit(...)`: what an outer layer took is not given back when an inner one refuses.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from throttle.asgi import GUARD, POLICY_VIOLATION, ThrottleMiddleware, asking_of, template_of
+from throttle.errors import BacklogFull, StoreUnavailable, ThrottleError
+from throttle.http import PROBLEM, Refusal, refusal
+from throttle.policing import ascii_text
+from throttle.rules import Asking, Guard, Limited, Rule
+
+try:
+    from fastapi import FastAPI, HTTPException, Response, WebSocketException
+    from fastapi.requests import HTTPConnection
+except ImportError as missing:
+    raise ImportError('throttle.fastapi needs FastAPI: pip install "celery-throttled[fastapi]"') from missing
+
+__all__ = ["REFUSED", "Throttled", "install", "limit"]
+
+_SCHEMA = {
+    "type": "object",
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "violated-policies": {"type": "array", "items": {"type": "string"}},
+    },
+}
+
+#: For `responses=` of a route or router, where the schema is to tell of refusals: it does not otherwise.
+REFUSED: dict[int | str, dict[str, Any]] = {
+    429: {
+        "description": "Too many requests; Retry-After says when to come back",
+        "content": {PROBLEM: {"schema": _SCHEMA}},
+        "headers": {"Retry-After": {"schema": {"type": "integer"}, "description": "seconds"}},
+    }
+}
+
+
+class Throttled(HTTPException):
+    """A limit refused.
+
+    Attributes:
+        refusal: the whole answer.
+    """
+
+    def __init__(self, refusal: Refusal) -> None:
+        headers = {name: value for name, value in refusal.fields.items() if name.lower() != "content-type"}
+        super().__init__(refusal.status, _detail(refusal.body), headers)
+        self.refusal = refusal
+
+
+def _detail(body: bytes) -> str:
+    try:
+        return str(json.loads(body)["detail"])
+    except (ValueError, LookupError, TypeError):  # the body is `on_refused`'s, and may be anything
+        return "Too many requests"
+
+
+def install(app: FastAPI, guard: Guard) -> None:
+    """Limit an app: its middleware, and answers to `Throttled`, `BacklogFull` and `StoreUnavailable`.
+
+    Middleware that is added later stands outside: add CORS after this, so that refusals get its headers too.
+    Callables of rules find an `HTTPConnection` as `asking.request`.
+
+    Args:
+        app: not started yet.
+        guard: its rules apply to every request, mounted apps and unknown paths included; it may have none.
+    """
+
+    def answered(connection: HTTPConnection, error: Exception) -> Response:
+        if isinstance(error, (BacklogFull, StoreUnavailable)):
+            return _response(refusal(error, guard.style))
+        return _response(error.refusal) if isinstance(error, Throttled) else Response(status_code=500)
+
+    app.add_middleware(ThrottleMiddleware, guard=guard, request=HTTPConnection)
+    for error in (Throttled, BacklogFull, StoreUnavailable):
+        app.add_exception_handler(error, answered)
+
+
+def _response(answer: Refusal) -> Response:
+    return Response(answer.body, answer.status, answer.fields)
+
+
+def limit(
+    *limits: Limited,
+    key: Any = None,
+    cost: int | Callable[[Asking], Any] | None = None,
+    name: str | None = None,
+    guard: Guard | None = None,
+) -> Callable[[HTTPConnection, Response], Awaitable[None]]:
+    """A dependency that limits the routes it is given to, each route apart: `Depends(limit("10/min"))`.
+
+    Args:
+        limits: as `Rule` has them.
+        key: as `Rule` has it.
+        cost: as `Rule` has it.
+        name: what the limits are called. Routes with one name share its limits; unless said, method and template.
+        guard: unless said, that of `install`.
+
+    Raises:
+        ThrottleError: limits that make no sense; when asked, that there is no guard.
+    """
+    rules = {name: Rule(*limits, key=key, cost=cost, name=name)}  # one for each route: bounded by their number
+
+    async def throttle_limit(connection: HTTPConnection, response: Response) -> None:
+        asking = asking_of(connection.scope)
+        asking.request = connection
+        label = name or _label(connection.scope)
+        if label not in rules:
+            rules[label] = Rule(*limits, key=key, cost=cost, name=label)
+        outcome = await _guard(guard, connection.scope).acheck(asking, rules[label])
+        if outcome.refusal is not None:
+            raise _exception(connection.scope, outcome.refusal)
+        if GUARD not in connection.scope:  # no middleware that adds them to whatever is answered
+            response.headers.update(outcome.fields)
+
+    return throttle_limit
+
+
+def _guard(guard: Guard | None, scope: Any) -> Guard:
+    found = guard or scope.get(GUARD)
+    if not isinstance(found, Guard):
+        raise ThrottleError("limit() has no guard: call throttle.fastapi.install(app, guard), or say limit(guard=…)")
+    return found
+
+
+def _exception(scope: Any, answer: Refusal) -> Exception:
+    if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
+        return WebSocketException(POLICY_VIOLATION, "rate limit")
+    return Throttled(answer)
+
+
+def _label(scope: Any) -> str:
+    """Methods and template of the route that was chosen; FastAPI keeps what including a router adds apart."""
+    context = scope.get("fastapi", {}).get("effective_route_context")
+    route = getattr(context, "starlette_route", None) or context or scope.get("route")
+    path = getattr(route, "path", None) or template_of(scope, scope.get("app")) or "-"
+    methods = sorted(set(getattr(route, "methods", None) or ()) - {"HEAD"})
+    return ascii_text(" ".join(part for part in (",".join(methods), path) if part))
