@@ -5,7 +5,23 @@ Units are counted in microseconds of filling, so all is in whole numbers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+
+
+@dataclass
+class Window:
+    """At most `count` units in any window of `period` µs, half open: all that passed, by when."""
+
+    count: int
+    period: int
+    passed: list[tuple[int, int]] = field(default_factory=list)
+
+    def used(self, now: int) -> int:
+        """Units in the window that ends now."""
+        return sum(cost for at, cost in self.passed if at > now - self.period)
+
+    def take(self, now: int, cost: int) -> None:
+        self.passed.append((now, cost))
 
 
 @dataclass

@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 
 from tests.model.world import DELAYED, FLYING, OVER, PARKED, Copy, World
 from tests.services import RedisServer
-from throttle import TokenBucket
+from throttle import SlidingLog, TokenBucket
 from throttle.backlog import AHEAD, REST, Backlog
 from throttle.entry import Entry, Look, Turn
 from throttle.store import Store
@@ -25,6 +25,8 @@ POLICIES = [
     (TokenBucket("2/s", 2, initial=0), TokenBucket("1/min", 3, key="{k}")),
     (TokenBucket("1/h", 3),),
     (TokenBucket("1000/s", 200), TokenBucket("500/s", 100, key="{k}")),
+    (SlidingLog("3/s"),),
+    (SlidingLog("10/min", key="{k}"), TokenBucket("20/s", 3)),
 ]
 scopes = itertools.count()
 
@@ -114,7 +116,9 @@ class Scope(RuleBasedStateMachine):
             entry = self.world.tasks[self.world.line(lane)[0]].entry
             held = [now + 0.0]
             for i, (interval, burst, wide) in enumerate(limits):
-                tat = max(now, tats.get(f"{i + 1}|{entry.keys[i]}", 0))
+                bucket = f"{self.backlog.names[i]}|{entry.keys[i]}"
+                tat = max(now, tats.get(bucket, 0))
+                held.append(tats.get(bucket + "!", 0.0))
                 held.append((tat + (min(entry.costs[i], burst) - burst) * interval) if interval else float("inf"))
                 if wide and held[-1] > now + AHEAD:
                     return

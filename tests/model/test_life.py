@@ -209,6 +209,7 @@ class Life(Scope):
         for task in gone:
             self.world.end(task.entry.id, started=False)
 
+    @precondition(lambda self: isinstance(self.world.limits[0], TokenBucket))
     @rule(rate=st.sampled_from(["1/s", "100/s", 0, None]), burst=st.sampled_from([0, 0, 1, 2, 50]))
     def set_rate(self, rate: object, burst: int) -> None:
         """Bursts change, too, below what a waiting task costs. `None`: back to the coded rate."""
@@ -230,7 +231,7 @@ class Life(Scope):
         else:
             for i, limit in enumerate(self.world.limits):
                 key = "-" if limit.key is None else lane
-                self.client.delete(f"{self.backlog._bucket}{i + 1}|{key}")
+                self.client.delete(f"{self.backlog._bucket}{self.backlog.names[i]}|{key}")
                 self.world.lose(i, key)
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tests.reference import Level
-from throttle import TokenBucket
+from tests.reference import Level, Window
+from throttle import SlidingLog, TokenBucket
 from throttle.entry import Entry
 
 PARKED, DELAYED, FLYING, OVER = "parked", "delayed", "flying", "over"
@@ -42,7 +42,7 @@ class Copy:
 class World:
     """All tasks, all copies, and how full each bucket is by true time, which never goes back."""
 
-    limits: tuple[TokenBucket, ...]
+    limits: tuple[TokenBucket | SlidingLog, ...]
     true: int = 0
     count: int = 0
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -50,7 +50,7 @@ class World:
     holds: list[Copy] = field(default_factory=list)
     credits: list[Copy] = field(default_factory=list)
     stale: set[tuple[str, str]] = field(default_factory=set)
-    levels: dict[tuple[int, str], Level] = field(default_factory=dict)
+    levels: dict[tuple[int, str], Level | Window] = field(default_factory=dict)
 
     def of(self, *phases: str) -> list[Task]:
         return [task for task in self.tasks.values() if task.phase in phases]
@@ -115,6 +115,10 @@ class World:
             return
         for i, limit in enumerate(self.limits):
             level, cost = self.level(i, copy.entry.keys[i]), copy.entry.costs[i]
+            if isinstance(level, Window):
+                assert level.used(self.true) + cost <= level.count, f"{copy.entry.id} starts too early for {limit}"
+                level.take(self.true, cost)
+                continue
             has = level.at(self.true)
             lacks = min(cost, level.burst) * level.interval - has
             assert lacks <= level.rounded, f"{copy.entry.id} starts {lacks} us too early for {limit}"
@@ -128,9 +132,11 @@ class World:
         assert task.starts == 1, f"{copy.entry.id} starts twice"
         self.end(copy.entry.id, started=True)
 
-    def level(self, index: int, key: str) -> Level:
+    def level(self, index: int, key: str) -> Level | Window:
         limit = self.limits[index]
-        if (index, key) not in self.levels:
+        if (index, key) not in self.levels and isinstance(limit, SlidingLog):
+            self.levels[index, key] = Window(limit.quota, limit.period)
+        elif (index, key) not in self.levels:
             full = limit.burst * limit.interval
             self.levels[index, key] = Level(limit.interval, limit.burst, full, 0)
         return self.levels[index, key]
@@ -138,7 +144,9 @@ class World:
     def decide(self, entry: Entry, limits: list[tuple[int, int, bool]]) -> None:
         """A changed limit takes effect with the next decision."""
         for i, (interval, burst, _) in enumerate(limits):
-            self.level(i, entry.keys[i]).change(self.true, interval, burst)
+            level = self.level(i, entry.keys[i])
+            if isinstance(level, Level):
+                level.change(self.true, interval, burst)
 
     def take_leave(self) -> None:
         """The rate changes: what was granted by the old one is used by the old one, for 80 ms at most."""
