@@ -23,12 +23,16 @@ from throttle.policing import ascii_text
 from throttle.rules import Asking, Guard, Limited, Rule
 
 try:
-    from fastapi import FastAPI, HTTPException, Response, WebSocketException
+    from fastapi import FastAPI, HTTPException, Response, WebSocket, WebSocketException
     from fastapi.requests import HTTPConnection
+    from fastapi.websockets import WebSocketState
 except ImportError as missing:
     raise ImportError('throttle.fastapi needs FastAPI: pip install "celery-throttled[fastapi]"') from missing
 
 __all__ = ["REFUSED", "Throttled", "install", "limit"]
+
+#: How a websocket ends that was accepted before it became clear that it cannot be served (IANA's registry of codes).
+TRY_AGAIN_LATER = 1013
 
 _SCHEMA = {
     "type": "object",
@@ -82,14 +86,20 @@ def install(app: FastAPI, guard: Guard) -> None:
         guard: its rules apply to every request, mounted apps and unknown paths included; it may have none.
     """
 
-    def answered(connection: HTTPConnection, error: Exception) -> Response:
-        if isinstance(error, (BacklogFull, StoreUnavailable)):
-            return _response(refusal(error, guard.style))
-        return _response(error.refusal) if isinstance(error, Throttled) else Response(status_code=500)
+    async def answered(connection: Any, error: Any) -> Response | None:
+        answer = _response(error.refusal if isinstance(error, Throttled) else refusal(error, guard.style))
+        if not isinstance(connection, WebSocket):
+            return answer
+        if connection.application_state is WebSocketState.CONNECTING and _can_deny(connection.scope):
+            await connection.send_denial_response(answer)  # older versions do not send what is returned
+        else:
+            await connection.close(TRY_AGAIN_LATER, "later")
+        return None
 
     app.add_middleware(ThrottleMiddleware, guard=guard, request=HTTPConnection)
+    handler: Any = answered  # for requests and websockets both, which its type cannot say
     for error in (Throttled, BacklogFull, StoreUnavailable):
-        app.add_exception_handler(error, answered)
+        app.add_exception_handler(error, handler)
 
 
 def _response(answer: Refusal) -> Response:
@@ -140,9 +150,13 @@ def _guard(guard: Guard | None, scope: Any) -> Guard:
 
 
 def _exception(scope: Any, answer: Refusal) -> Exception:
-    if scope["type"] == "websocket" and "websocket.http.response" not in (scope.get("extensions") or {}):
+    if scope["type"] == "websocket" and not (GUARD in scope and _can_deny(scope)):
         return WebSocketException(POLICY_VIOLATION, "rate limit")
     return Throttled(answer)
+
+
+def _can_deny(scope: Any) -> bool:
+    return "websocket.http.response" in (scope.get("extensions") or {})
 
 
 def _label(scope: Any) -> str:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import subprocess
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -385,3 +387,9 @@ def test_plain_text_and_empty_answers(limiter: Limiter) -> None:
             assert not answer.all("Retry-After")
 
     asyncio.run(main())
+
+
+def test_a_module_imports_its_framework_only_when_imported_itself() -> None:
+    frameworks = "{'fastapi', 'starlette', 'litestar', 'flask', 'django', 'rest_framework', 'werkzeug'}"
+    code = f"import sys, throttle.asgi, throttle.rules; assert not {frameworks} & set(sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -75,8 +75,9 @@ def routes(*dependencies: Any) -> APIRouter:
         tasks.add_task(ran.append, "background")
         return {"name": "background"}
 
-    @router.get("/nothing", status_code=204)
-    def a_nothing() -> None: ...
+    @router.get("/nothing", status_code=204, response_class=Response)
+    def a_nothing() -> Response:
+        return Response(status_code=204)
 
     @router.get("/missing")
     def a_missing() -> None:
@@ -224,6 +225,24 @@ def test_b109_a_view_that_cannot_enqueue(limiter: Limiter, error: Exception, is_
     assert answer.status == 503
     assert answer["Retry-After"] == ("31" if isinstance(error, BacklogFull) else "30")
     assert answer["RateLimit"]
+
+
+@pytest.mark.parametrize(
+    ("is_accepted", "extensions", "sent"),
+    [(True, DENIAL, 1013), (False, {}, 1013), (False, DENIAL, "websocket.http.response.start")],
+)
+def test_b109_a_websocket_that_cannot_enqueue(limiter: Limiter, is_accepted: bool, extensions: Any, sent: Any) -> None:
+    app = FastAPI()
+
+    @app.websocket("/ws")
+    async def view(websocket: WebSocket) -> None:
+        if is_accepted:
+            await websocket.accept()
+        raise BacklogFull("sms", 90.0, 30.2)
+
+    install(app, Guard(limiter))
+    last = one(app, path="/ws", kind="websocket", extensions=extensions).messages[1 if is_accepted else 0]
+    assert sent in (last["type"], last.get("code"))
 
 
 # -- dependencies --------------------------------------------------------------------------------------------
