@@ -58,8 +58,10 @@ while true do
     local entry = entry_read(id, value)
     local expired = entry.expires > 0 and entry.expires < now -- goes out uncharged; the worker drops it
     local slot, wide, found = now, false
-    if not expired then slot, wide, found = pace(limits, entry, now) end
-    slot = math.max(slot, entry.eta) -- it may leave ahead of its ETA, but not start
+    if not expired then
+      slot, wide, found = pace(limits, entry, now)
+      slot = math.max(slot, entry.eta) -- it may leave ahead of its ETA, but not start
+    end
     if slot > horizon and wide then
       next_look = slot - ahead
       break
