@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import time
 
-from benchmarks import decision, fairness, idle, memory, order, pace, roundtrips, throughput
+from benchmarks import decision, fairness, idle, memory, order, pace, roundtrips, throughput, web
 from benchmarks.figures import TOLERANCE, Row, percentile
 from benchmarks.report import show, write
 from benchmarks.rig import Options, Rig, progress
@@ -17,6 +17,7 @@ GROUPS = {
     "roundtrips": roundtrips.measure,
     "throughput": throughput.measure,
     "decision": decision.measure,
+    "web": web.measure,
     "memory": memory.measure,
     "idle": idle.measure,
 }
