@@ -47,18 +47,21 @@ class Ledger:
     def missing(self, present: Iterable[str], status: int = 200) -> dict[str, str]:
         """The fields that an answer still needs.
 
-        What a layer within has said stays: it knew more. `Retry-After` goes with a 429 or 503 only.
+        What a layer within has said stays: it knew more. `Retry-After` goes with a 429 or 503 only, which no cache
+        may store (RFC 6585 section 4).
 
         Args:
             present: names of the fields it has, in any case.
             status: of the answer; 101 for a websocket that is accepted.
         """
         has = {name.lower() for name in present}
-        told = {name: value for name, value in self.fields.items() if name != "Retry-After"}
+        refused = "Retry-After" in self.fields
+        told = {name: value for name, value in self.fields.items() if name != "Retry-After"} if refused else self.fields
         if any(name.lower() in has for name in told):
             told = {}
-        if "Retry-After" in self.fields and "retry-after" not in has and status in (429, 503):
-            told["Retry-After"] = self.fields["Retry-After"]
+        if refused and status in (429, 503):
+            rest = {"Retry-After": self.fields["Retry-After"], "Cache-Control": "no-store"}
+            told = {**told, **{name: value for name, value in rest.items() if name.lower() not in has}}
         return told
 
 

@@ -29,7 +29,7 @@ try:
 except ImportError as missing:
     raise ImportError('throttle.fastapi needs FastAPI: pip install "celery-throttled[fastapi]"') from missing
 
-__all__ = ["REFUSED", "Throttled", "install", "limit"]
+__all__ = ["REFUSED", "LimitExceeded", "install", "limit"]
 
 #: How a websocket ends that was accepted before it became clear that it cannot be served (IANA's registry of codes).
 TRY_AGAIN_LATER = 1013
@@ -55,7 +55,7 @@ REFUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-class Throttled(HTTPException):
+class LimitExceeded(HTTPException):
     """A limit refused.
 
     Attributes:
@@ -76,7 +76,7 @@ def _detail(body: bytes) -> str:
 
 
 def install(app: FastAPI, guard: Guard) -> None:
-    """Limit an app: its middleware, and answers to `Throttled`, `BacklogFull` and `StoreUnavailable`.
+    """Limit an app: its middleware, and answers to `LimitExceeded`, `BacklogFull` and `StoreUnavailable`.
 
     Middleware that is added later stands outside: add CORS after this, so that refusals get its headers too.
     Callables of rules find an `HTTPConnection` as `asking.request`.
@@ -87,7 +87,7 @@ def install(app: FastAPI, guard: Guard) -> None:
     """
 
     async def answered(connection: Any, error: Any) -> Response | None:
-        answer = _response(error.refusal if isinstance(error, Throttled) else refusal(error, guard.style))
+        answer = _response(error.refusal if isinstance(error, LimitExceeded) else refusal(error, guard.style))
         if not isinstance(connection, WebSocket):
             return answer
         if connection.application_state is WebSocketState.CONNECTING and _can_deny(connection.scope):
@@ -98,7 +98,7 @@ def install(app: FastAPI, guard: Guard) -> None:
 
     app.add_middleware(ThrottleMiddleware, guard=guard, request=HTTPConnection)
     handler: Any = answered  # for requests and websockets both, which its type cannot say
-    for error in (Throttled, BacklogFull, StoreUnavailable):
+    for error in (LimitExceeded, BacklogFull, StoreUnavailable):
         app.add_exception_handler(error, handler)
 
 
@@ -152,7 +152,7 @@ def _guard(guard: Guard | None, scope: Any) -> Guard:
 def _exception(scope: Any, answer: Refusal) -> Exception:
     if scope["type"] == "websocket" and not (GUARD in scope and _can_deny(scope)):
         return WebSocketException(POLICY_VIOLATION, "rate limit")
-    return Throttled(answer)
+    return LimitExceeded(answer)
 
 
 def _can_deny(scope: Any) -> bool:

@@ -165,6 +165,7 @@ class Guard:
     ) -> None:
         fields(Decision(False, 0, 0, 1.0, 1.0), style, **settings)  # a misspelt setting is an error now
         self.limiter, self.rules = limiter, rules
+        self.scope = str(getattr(limiter, "scope", ""))
         self.identity = identity or Identity()
         self.api_key, self.user, self.on_refused, self.cost = api_key, user, on_refused, cost
         self.exempt = [
@@ -173,7 +174,7 @@ class Guard:
         self.style, self.preflights, self.settings = style, preflights, settings
 
     def check(self, asking: Asking, *rules: Rule) -> Outcome:
-        """Ask the limits that apply, and take from them.
+        """Ask the limits that apply, and take from them; sleeps where a `LeakyBucket` lets it in with a delay.
 
         Args:
             asking: the request.
@@ -190,9 +191,10 @@ class Guard:
 
     def _steps(self, asking: Asking, rules: Iterable[Rule]) -> Steps[Outcome]:
         applying = self._applying(asking, rules)
-        if not applying or (yield from self._is_exempt(asking)):
+        if not applying or (self._may_be_exempt(asking) and (yield from self._is_exempt(asking))):
             return Outcome(asking.ledger.fields)
-        yield from self._introduce(asking)
+        if self.api_key is not None or self.user is not None:
+            yield from self._introduce(asking)
         questions = yield from self._questions(asking, applying)
         return (yield from decide(self, asking, questions))
 
@@ -204,6 +206,9 @@ class Guard:
                 if rule.last:
                     break
         return applying
+
+    def _may_be_exempt(self, asking: Asking) -> bool:
+        return bool(self.exempt) or asking.method == "OPTIONS"
 
     def _is_exempt(self, asking: Asking) -> Steps[bool]:
         if not self.preflights and asking.is_preflight:

@@ -435,9 +435,9 @@ def test_fields_that_are_there_stay() -> None:
     ledger.fields = {"RateLimit": "r", "RateLimit-Policy": "p", "Retry-After": "7"}
     assert ledger.missing([]) == {"RateLimit": "r", "RateLimit-Policy": "p"}
     assert ledger.missing(["ratelimit"]) == {}
-    assert ledger.missing([], 429) == ledger.fields
-    assert ledger.missing(["ratelimit"], 503) == {"Retry-After": "7"}
-    assert ledger.missing(["RETRY-AFTER", "RateLimit-Policy"], 429) == {}
+    assert ledger.missing([], 429) == {**ledger.fields, "Cache-Control": "no-store"}
+    assert ledger.missing(["ratelimit", "cache-control"], 503) == {"Retry-After": "7"}
+    assert ledger.missing(["RETRY-AFTER", "RateLimit-Policy"], 429) == {"Cache-Control": "no-store"}
 
 
 # -- awaited -------------------------------------------------------------------------------------------------
