@@ -3,11 +3,12 @@
 -- KEYS   one bucket per limit
 -- ARGV   one text: mode ('take' | 'peek'), now ('-' = ask Redis), then for each limit, ';' between them:
 --        kind, four numbers that say the limit (bucket: interval (us; 0 = closed), burst, fresh (us until a new
---        one is full), keep (us); fixed, sliding, log: count (0 = closed), period (us), 0, 0; quota: count, and
---        the borders that lib/quota tells of), cost
+--        one is full), keep (us); queue, a bucket of whose burst the last units are let in to wait: interval,
+--        burst, how many those are, 0; fixed, sliding, log: count (0 = closed), period (us), 0, 0; quota: count,
+--        and the borders that lib/quota tells of), cost
 -- REPLY  one text: which limit refused or is nearest to empty (1-based), retry_after (us; 0 = passed, -1 = not
---        while closed), that limit's remaining (units) and reset_after (us); or 'outside' and the time (us), for
---        a quota whose borders are not those of now
+--        while closed), that limit's remaining (units) and reset_after (us), and, if they are let in to wait,
+--        how long (us); or 'outside' and the time (us), for a quota whose borders are not those of now
 --
 -- The algorithms but for the bucket are included where one is asked for: Redis makes each function anew at
 -- every run, at 0.3 us.
@@ -18,12 +19,12 @@
 -- @include lib/bucket
 local mode, at, rest = string.match(ARGV[1], '^(%l+) (%S+) (.+)$')
 local now = clock(at == '-' and '' or at)
-local limits, wait, which, other = {}, 0, 1, nil
+local limits, wait, which, delay, other = {}, 0, 1, 0, nil
 
 for kind, a, b, c, d, cost in string.gmatch(rest, '(%l+) (%d+) (%d+) (%d+) (%d+) (%d+)') do
   local i, slot = #limits + 1, math.huge
   local limit
-  if kind == 'bucket' then
+  if kind == 'bucket' or kind == 'queue' then
     limit = {as = a .. ' ' .. b, interval = tonumber(a), burst = tonumber(b), keep = tonumber(d), cost = tonumber(cost)}
     local value, tat, seen, was = redis.call('GET', KEYS[i])
     if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
@@ -31,10 +32,11 @@ for kind, a, b, c, d, cost in string.gmatch(rest, '(%l+) (%d+) (%d+) (%d+) (%d+)
       limit.tat = tonumber(tat)
     else
       local changed
-      limit.tat, changed = bucket_load(KEYS[i], now, limit, tonumber(c))
+      limit.tat, changed = bucket_load(KEYS[i], now, limit, kind == 'bucket' and tonumber(c) or 0)
       if changed then bucket_store(KEYS[i], limit.tat, now, limit) end
     end
     if limit.interval > 0 then slot = gcra_slot(limit.tat, now, limit.interval, limit.burst, limit.cost) end
+    if kind == 'queue' and limit.cost > 0 then delay = math.max(delay, slot - now + tonumber(c) * limit.interval) end
   else
     if not other then
 -- @include lib/fixed
@@ -76,4 +78,5 @@ for i, limit in ipairs(limits) do
   end
 end
 local retry = wait == math.huge and '-1' or digits(wait)
-return string.format('%d %s %d %s', which, retry, least, digits(math.max(0, full - now)))
+local reply = string.format('%d %s %d %s', which, retry, least, digits(math.max(0, full - now)))
+return (wait > 0 or delay == 0) and reply or reply .. ' ' .. digits(delay)

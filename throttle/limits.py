@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import ClassVar
 from urllib.parse import quote
 
 from throttle.errors import CostExceedsLimit, InvalidRate
@@ -45,12 +46,17 @@ class TokenBucket(Keyed):
     initial: int | None = field(default=None, kw_only=True)
     name: str | None = field(default=None, kw_only=True)
 
+    #: Units that may wait for their moment once admitted; see `LeakyBucket`.
+    depth: ClassVar[int] = 0
+
     #: Emission interval, µs; 0 when closed (or when there is no limit).
     interval: int = field(init=False, compare=False, repr=False)
     #: µs until a bucket never used before is full.
     fresh: int = field(init=False, compare=False, repr=False)
     #: µs for which a full bucket is remembered: none, unless a new one would not be full.
     keep: int = field(init=False, compare=False, repr=False)
+    #: Units that it lets in at most at one moment: those that pass and those that may wait.
+    capacity: int = field(init=False, compare=False, repr=False)
     #: Its name, or what it says.
     label: str = field(init=False, compare=False, repr=False)
     #: What the scripts take; a cost is appended to it.
@@ -71,13 +77,15 @@ class TokenBucket(Keyed):
         check_name(name)
         parsed = Rate.parse(rate)
         interval = parsed.interval if parsed else 0
-        if interval * burst > 2**52:
+        capacity = burst + self.depth
+        if interval * capacity > 2**52:
             raise InvalidRate(f"burst {burst} at {parsed} takes more than 142 years to refill")
         fresh = 0 if initial is None else (burst - initial) * interval
         keep = DAY if fresh else 0
         values = {
             "rate": parsed, "burst": burst, "key": key, "initial": initial, "name": name,
-            "interval": interval, "fresh": fresh, "keep": keep, "packed": f"{interval} {burst} {fresh} {keep} ",
+            "interval": interval, "fresh": fresh, "keep": keep, "capacity": capacity,
+            "packed": f"{interval} {capacity} {fresh} {keep} ",
         }  # fmt: skip
         for field_name, value in values.items():
             object.__setattr__(self, field_name, value)
@@ -102,7 +110,7 @@ class TokenBucket(Keyed):
         """Seconds in which an empty bucket fills, in whole ones as HTTP fields have them: at least 1."""
         if self.rate is None or not self.rate.count:
             return 1
-        return max(1, math.ceil(self.burst * self.rate.period / self.rate.count))
+        return max(1, math.ceil(self.capacity * self.rate.period / self.rate.count))
 
     @cached_property
     def quota(self) -> int:
@@ -112,7 +120,7 @@ class TokenBucket(Keyed):
         """
         if self.rate is None or not self.rate.count:
             return self.burst if self.rate is None else 0
-        return max(self.burst, math.floor(self.window * self.rate.count / self.rate.period))
+        return max(self.capacity, math.floor(self.window * self.rate.count / self.rate.period))
 
     @property
     def unit(self) -> str:
@@ -121,11 +129,12 @@ class TokenBucket(Keyed):
 
     def check_cost(self, cost: int, key: str | None = None) -> None:
         """Raise `CostExceedsLimit` if `cost` units could never pass."""
-        if cost > self.burst:
-            raise CostExceedsLimit(cost, self.burst, key)
+        if cost > self.capacity:
+            raise CostExceedsLimit(cost, self.capacity, key)
 
     def __repr__(self) -> str:
         said = [repr(str(self.rate)) if self.rate else repr(self.rate), f"burst={self.burst}"]
+        said += [f"depth={self.depth}"] if self.depth else []
         said += [
             f"{name}={value!r}" for name in ("key", "initial", "name") if (value := getattr(self, name)) is not None
         ]
@@ -133,6 +142,7 @@ class TokenBucket(Keyed):
 
     def __str__(self) -> str:
         burst = f", burst {self.burst}" if self.burst != 1 else ""
+        burst += f", depth {self.depth}" if self.depth else ""
         return f"{self.rate if self.rate is not None else 'no limit'}{burst}"
 
 
@@ -140,9 +150,39 @@ class TokenBucket(Keyed):
 class LeakyBucket(TokenBucket):
     """Work leaves at an even pace: what the scheduler shapes tasks into.
 
-    The same arithmetic as `TokenBucket` (a leaky bucket is a token bucket seen from below); `burst` is the
-    depth that may pass before spacing begins, 1 unless said.
+    The same arithmetic as `TokenBucket` (a leaky bucket is a token bucket seen from below); `burst` is what may
+    pass before spacing begins, 1 unless said.
+
+    Args:
+        rate, burst, key, initial, name: as for `TokenBucket`.
+        depth: for requests: units that may wait in line. A unit beyond the burst is admitted with the `delay` until
+            its own moment if no more than these wait, itself included, and refused otherwise. A cost may be as
+            much as `burst + depth`; its delay is that of its last unit. Tasks wait in their backlog instead.
+
+    Raises:
+        InvalidRate: as `TokenBucket`; a depth that makes no sense, or one with `initial`.
     """
+
+    depth: int = 0  # type: ignore[misc]
+
+    def __init__(
+        self,
+        rate: object,
+        burst: int = 1,
+        depth: int = 0,
+        *,
+        key: str | int | Callable[..., object] | None = None,
+        initial: int | None = None,
+        name: str | None = None,
+    ) -> None:
+        object.__setattr__(self, "depth", _whole("depth", depth, 0, 10**9))
+        if depth and initial is not None:
+            raise InvalidRate("a line that may wait begins empty: say depth or initial, not both")
+        super().__init__(rate, burst, key=key, initial=initial, name=name)
+
+    def asked(self, now: int) -> str:
+        """As a queue where it has a depth: the scripts then say the delay too."""
+        return f"queue {self.interval} {self.capacity} {self.depth} 0 " if self.depth else super().asked(now)
 
 
 #: Any limit.

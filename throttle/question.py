@@ -40,10 +40,11 @@ class Scope:
         namer: names of the keys.
         scope: what shares buckets.
         now: test clock giving µs since the epoch.
+        part: what the buckets' names begin with, within the scope.
     """
 
-    def __init__(self, namer: Namer, scope: str, now: Callable[[], int] | None = None) -> None:
-        self._prefix = namer.scope(scope) + "b:"
+    def __init__(self, namer: Namer, scope: str, now: Callable[[], int] | None = None, part: str = "b:") -> None:
+        self._prefix = namer.scope(scope) + part
         self._identity, self._now = namer.identity, now
 
     def question(self, mode: str, asked: Sequence[Asked], key: object, cost: int) -> Question | None:
@@ -115,7 +116,7 @@ def _counts(limit: Limit, key: object, cost: int) -> bool:
         raise TypeError(f'{limit!r}: say TokenBucket("5/min") for a rate')
     if limit.rate is None:
         return False
-    if type(cost) is not int or not 0 <= cost <= limit.burst:
+    if type(cost) is not int or not 0 <= cost <= limit.capacity:
         check_units(cost)
         if not limit.closed:
             limit.check_cost(cost, None if key is None else str(key))
@@ -141,20 +142,42 @@ def _policy(limit: Limit) -> str:
 def decision(question: Question, reply: Any) -> Decision:
     """What the reply says."""
     if question.script == "acquire":
-        return _of_one(question.limits, question.cost, reply)
+        return _of_one(question.limits, question.cost, reply, question.text)
+    which, wait, remaining, reset, *delay = map(int, reply.split())
+    said = _of_several(question.limits, which, wait, remaining, reset)
+    return said._replace(delay=delay[0] / 1e6) if delay else said
+
+
+def still_refused(question: Question, reply: Any, since: int) -> Decision:
+    """What the reply, a refusal, comes to `since` µs later, while it holds: its times are as much shorter."""
+    if question.script == "acquire":
+        return _of_one(question.limits, question.cost, min(-1, reply + since), question.text)
     which, wait, remaining, reset = map(int, reply.split())
-    limits = list(question.limits)
-    first = limits.pop(which - 1)
+    first, reset = question.limits[which - 1], max(0, reset - since)
+    if isinstance(first, TokenBucket) and first.interval:  # units come back meanwhile, though not enough
+        remaining = max(0, first.capacity + -reset // first.interval)
+    return _of_several(question.limits, which, max(1, wait - since) if wait >= 0 else wait, remaining, reset)
+
+
+def _of_several(asked: Sequence[Any], which: int, wait: int, remaining: int, reset: int) -> Decision:
+    first, others = asked[which - 1], (*asked[: which - 1], *asked[which:])
     retry_after = wait / 1e6 if wait >= 0 else math.inf
-    return Decision(wait == 0, first.burst, remaining, retry_after, reset / 1e6, (first, *limits))
+    return Decision(wait == 0, first.capacity, remaining, retry_after, reset / 1e6, (first, *others))
 
 
-def _of_one(limits: Any, cost: int, reply: int) -> Decision:
+def _in_line(said: Decision, limit: Any, cost: int, asked: str) -> Decision:
+    """With the delay until the last of its units has its moment: what the burst alone would have it wait for."""
+    lacks = round(said.reset_after * 1e6) + (0 if asked.startswith("take") else cost * limit.interval)
+    return said._replace(delay=max(0, lacks - limit.burst * limit.interval) / 1e6) if cost else said
+
+
+def _of_one(limits: Any, cost: int, reply: int, asked: str) -> Decision:
     """What the time until the bucket is full says, as lib/gcra has it; below zero it is a refusal."""
     limit = limits[0]
-    interval, burst = limit.interval, limit.burst
+    interval, burst = limit.interval, limit.capacity
     if reply >= 0:
-        return Decision(True, burst, max(0, burst + -reply // interval), 0.0, reply / 1e6, limits)
+        said = Decision(True, burst, max(0, burst + -reply // interval), 0.0, reply / 1e6, limits)
+        return said if not limit.depth else _in_line(said, limit, cost, asked)
     reset = -1 - reply
     if not interval:
         return Decision(False, burst, 0, math.inf, reset / 1e6, limits)

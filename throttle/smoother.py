@@ -73,6 +73,8 @@ class Smoother:
         self._backlog = Backlog(self._store, scope, limits)
         for limit in limits:
             limit.check_cost(1)
+            if limit.depth:
+                raise ThrottleError(f"{limit!r}: what waits is in the smoother's backlog; leave out the depth")
             if isinstance(limit.key, str) and "{" in limit.key:
                 raise ThrottleError(f"key {limit.key!r}: a smoother's key is a value or a callable given the message")
         publisher = _QueuePublisher(self._connection.clone(), self._target, Clock(self._store))

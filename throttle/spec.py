@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from string import Formatter
 from typing import Any
 
 from throttle.errors import InvalidRate, ThrottleError
 from throttle.limits import Limit, check_units, lane_of
+from throttle.templates import Arguments, applied, maker, names_in
 
 _YEAR = 366 * 86400
 
@@ -41,6 +40,9 @@ class Spec:
         self.scope, self.cost = scope, cost
         if not limits:
             raise ThrottleError('@throttled needs a limit: @throttled("10/s")')
+        for limit in self.limits:
+            if limit.depth:
+                raise InvalidRate(f"{limit!r}: tasks wait in their backlog; say max_backlog=… in place of a depth")
         names = [limit.name or str(i) for i, limit in enumerate(self.limits, 1)]
         if len(set(names)) < len(names):
             raise InvalidRate(f"{', '.join(names)}: limits of one task would share a bucket; give each its own name")
@@ -49,13 +51,13 @@ class Spec:
             for limit in self.limits:
                 if not limit.closed:
                     limit.check_cost(cost)
-        elif not callable(cost) and not _names(cost):
+        elif not callable(cost) and not names_in(cost):
             raise InvalidRate(f"cost must be a whole number, a template or a callable, not {cost!r}")
         #: µs that a task may wait, and tasks among which it may; 0 for any.
         self.bounds = (_longest(max_wait), _most(max_backlog))
-        self._keys = [None if limit.key is None else _value(limit.key) for limit in self.limits]
-        self._cost = _value(cost)
-        self._arguments: _Arguments | None = None
+        self._keys = [None if limit.key is None else maker(limit.key) for limit in self.limits]
+        self._cost = maker(cost)
+        self._arguments: Arguments | None = None
 
     def copy(self) -> Spec:
         """The same, for another task: it will be bound to that one's arguments."""
@@ -74,17 +76,9 @@ class Spec:
         Raises:
             ThrottleError: a template names what the task does not take.
         """
-        arguments = _Arguments(function)
+        arguments = Arguments(function)
         for what, template in [("key", limit.key) for limit in self.limits] + [("cost", self.cost)]:
-            for name in _names(template):
-                if not arguments.takes(name):
-                    takes = ", ".join(arguments.names) or "no arguments"
-                    raise ThrottleError(
-                        f"{what} template {template!r} names {name!r}, "
-                        f"but {getattr(function, '__qualname__', function)} takes {takes}"
-                    )
-            if isinstance(template, str) and template in arguments.names:
-                raise ThrottleError(f'{what} {template!r} is the same for all calls; did you mean "{{{template}}}"?')
+            arguments.check(what, template)
         self._arguments = arguments
 
     def resolve(
@@ -98,7 +92,7 @@ class Spec:
         """
         values = self._arguments.values(args, kwargs) if self._arguments else dict(kwargs)
         keys = [
-            "-" if make is None else identity(_applied("key", limit.key, make, values, args, kwargs))
+            "-" if make is None else identity(applied("key", limit.key, make, values, args, kwargs))
             for limit, make in zip(self.limits, self._keys, strict=True)
         ]
         cost = self._units(values, args, kwargs)
@@ -111,7 +105,7 @@ class Spec:
     def _units(self, values: Mapping[str, Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         if isinstance(self.cost, int):
             return self.cost
-        found = _applied("cost", self.cost, self._cost, values, args, kwargs)
+        found = applied("cost", self.cost, self._cost, values, args, kwargs)
         try:
             return check_units(int(found) if isinstance(found, str) else found)
         except ValueError as exc:
@@ -133,58 +127,3 @@ def _most(max_backlog: object) -> int:
     if isinstance(max_backlog, bool) or not isinstance(max_backlog, int) or not 0 < max_backlog <= 10**9:
         raise ThrottleError(f"max_backlog must be a whole number of tasks from 1, not {max_backlog!r}")
     return max_backlog
-
-
-def _names(template: object) -> list[str]:
-    """Names of the arguments a template uses; none for values and callables."""
-    if not isinstance(template, str):
-        return []
-    try:
-        fields = [field for _, field, _, _ in Formatter().parse(template) if field is not None]
-    except ValueError as exc:
-        raise ThrottleError(f"{template!r} is no template over the arguments: {exc}") from exc
-    names = [field.partition(".")[0].partition("[")[0] for field in fields]
-    if any(not name or name.isdigit() for name in names):
-        raise ThrottleError(f"{template!r} must name its arguments, as in '{{customer}}'")
-    return names
-
-
-def _value(said: object) -> Callable[[Mapping[str, Any], Sequence[Any], Mapping[str, Any]], object]:
-    """How to make a key or cost of a call."""
-    if callable(said):
-        return lambda values, args, kwargs: said(*args, **kwargs)
-    names = _names(said)
-    if not names:
-        constant = said.format() if isinstance(said, str) else said
-        return lambda values, args, kwargs: constant
-    template = str(said)
-    if template == f"{{{names[0]}}}":
-        return lambda values, args, kwargs: values[names[0]]
-    return lambda values, args, kwargs: template.format_map(values)
-
-
-def _applied(what: str, said: object, make: Callable[..., object], *call: Any) -> object:
-    try:
-        return make(*call)
-    except ThrottleError:
-        raise
-    except Exception as exc:
-        raise ThrottleError(f"cannot make the {what} {said!r} of the task's arguments: {exc!r}") from exc
-
-
-class _Arguments:
-    """A task's arguments by name, whichever way they were passed."""
-
-    def __init__(self, function: Callable[..., Any]) -> None:
-        parameters = list(inspect.signature(function).parameters.values())
-        named = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
-        self._positional = [p.name for p in named]
-        self._any = any(p.kind is p.VAR_KEYWORD for p in parameters)
-        self._defaults = {p.name: p.default for p in parameters if p.default is not p.empty}
-        self.names = [p.name for p in parameters if p.kind is not p.VAR_POSITIONAL]
-
-    def takes(self, name: str) -> bool:
-        return self._any or name in self.names
-
-    def values(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        return {**self._defaults, **dict(zip(self._positional, args, strict=False)), **kwargs}
