@@ -12,6 +12,7 @@ import copy
 import inspect
 import json
 import math
+import time
 from collections.abc import Awaitable, Callable, Generator
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -49,7 +50,13 @@ class Call(NamedTuple):
         return self.function(*self.limits, cost=self.cost)
 
 
-Steps = Generator["Call | Awaitable[Any]", Any, T]
+class Pause(NamedTuple):
+    """A wait before what was granted may begin: a bucket with a depth has put this request into its line."""
+
+    seconds: float
+
+
+Steps = Generator["Call | Pause | Awaitable[Any]", Any, T]
 
 
 def resolved(value: Any) -> Steps[Any]:
@@ -65,7 +72,7 @@ def run(steps: Steps[T]) -> T:
         step = next(steps)
         while True:
             try:
-                answer = _not_awaitable(step.ask() if isinstance(step, Call) else step)
+                answer = _done(step)
             except Exception as exc:
                 step = steps.throw(exc)
             else:
@@ -80,7 +87,7 @@ async def arun(steps: Steps[T]) -> T:
         step = next(steps)
         while True:
             try:
-                answer = await (_called(step) if isinstance(step, Call) else step)
+                answer = await _awaited(step)
             except Exception as exc:
                 step = steps.throw(exc)
             else:
@@ -89,19 +96,26 @@ async def arun(steps: Steps[T]) -> T:
         return end.value  # type: ignore[no-any-return]
 
 
-async def _called(call: Call) -> Any:
-    if inspect.iscoroutinefunction(call.function):
-        return await call.ask()
-    answer: Any = await asyncio.to_thread(call.ask)
-    return await answer if inspect.isawaitable(answer) else answer
-
-
-def _not_awaitable(answer: Any) -> Any:
+def _done(step: Any) -> Any:
+    if isinstance(step, Pause):
+        return time.sleep(step.seconds)
+    answer = step.ask() if isinstance(step, Call) else step
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()
         raise ThrottleError("check() cannot await: use acheck(), or a Limiter and callables that are not async")
     return answer
+
+
+async def _awaited(step: Any) -> Any:
+    if isinstance(step, Pause):
+        return await asyncio.sleep(step.seconds)
+    if not isinstance(step, Call):
+        return await step
+    if inspect.iscoroutinefunction(step.function):
+        return await step.ask()
+    answer: Any = await asyncio.to_thread(step.ask)
+    return await answer if inspect.isawaitable(answer) else answer
 
 
 # -- deciding ------------------------------------------------------------------------------------------------
@@ -110,6 +124,7 @@ def _not_awaitable(answer: Any) -> Any:
 def decide(guard: Guard, asking: Asking, questions: dict[int, list[Of]]) -> Steps[Outcome]:
     """Ask, for each cost, what this request has not paid yet; what was taken is given back if a later one refuses."""
     taken: list[Call] = []
+    pause = 0.0
     for cost, asked in questions.items():
         limits = _unpaid(guard, asking, asked)
         if not limits:
@@ -124,10 +139,13 @@ def decide(guard: Guard, asking: Asking, questions: dict[int, list[Of]]) -> Step
             yield from _give_back(guard, taken)
             return (yield from _refused(guard, asking, decision))
         taken.append(Call(guard.limiter.refund, limits, cost))
+        pause = max(pause, decision.delay)
     for call in taken:
         asking.ledger.taken.update(_bucket(guard, of) for of in call.limits)
     if taken:
         asking.ledger.fields = guard.told(asking)
+    if pause:
+        yield Pause(pause)
     return Outcome(asking.ledger.fields, asking.ledger.decision)
 
 
@@ -150,7 +168,7 @@ def _unpaid(guard: Guard, asking: Asking, asked: list[Of]) -> list[Of]:
 def _bucket(guard: Guard, of: Of) -> tuple[str, str, str]:
     limit, key = of
     whom = key if limit.key is None or counts_others(limit) else limit.key
-    return str(getattr(guard.limiter, "scope", "")), limit.name or str(limit), "" if whom is None else f"={whom}"
+    return guard.scope, limit.label, "" if whom is None else f"={whom}"
 
 
 def _give_back(guard: Guard, taken: list[Call]) -> Steps[None]:
@@ -201,9 +219,12 @@ def in_rule(limit: Any, rule: str) -> Any:
     """The limit as one of a rule's: called after it, so that equal limits of two rules do not share a bucket."""
     if limit is None or limit.rate is None:
         return None
-    name = limit.name or (f"{rule} {_said(limit)}" if rule else None)
-    is_word = limit.key in KEYS
-    return _renamed(limit, name, is_word) if is_word or name != limit.name else limit
+    known = limit.__dict__.setdefault("_in_rules", {})  # as many as there are rules: it is asked for every time
+    if rule not in known:
+        name = limit.name or (f"{rule} {_said(limit)}" if rule else None)
+        is_word = limit.key in KEYS
+        known[rule] = _renamed(limit, name, is_word) if is_word or name != limit.name else limit
+    return known[rule]
 
 
 def _said(limit: Any) -> str:
@@ -211,14 +232,14 @@ def _said(limit: Any) -> str:
     return str(limit.rate) if limit == _of_rate(limit.rate) else str(limit)
 
 
-@lru_cache(1024)
 def _renamed(limit: Limit, name: str | None, without_key: bool) -> Limit:
     """A copy, however its class is made."""
     renamed = copy.copy(limit)
-    values = {"name": name, "label": name or limit.label, "key": None if without_key else limit.key}
-    for field, value in values.items():
+    for remembered in ("_in_rules", "_policy"):
+        renamed.__dict__.pop(remembered, None)
+    key = None if without_key else limit.key
+    for field, value in {"name": name, "label": name or limit.label, "key": key}.items():
         object.__setattr__(renamed, field, value)
-    renamed.__dict__.pop("_policy", None)  # its name in Redis, remembered
     return renamed
 
 

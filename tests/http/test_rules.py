@@ -10,7 +10,17 @@ from typing import Any
 import pytest
 
 from tests.services import RedisServer
-from throttle import CostExceedsLimit, Decision, FixedWindow, InvalidRate, Limiter, StoreUnavailable, ThrottleError
+from throttle import (
+    CostExceedsLimit,
+    Decision,
+    FixedWindow,
+    InvalidRate,
+    LeakyBucket,
+    Limiter,
+    Quota,
+    StoreUnavailable,
+    ThrottleError,
+)
 from throttle import TokenBucket as Bucket
 from throttle.asking import merged
 from throttle.http import Identity, Refusal, secret
@@ -285,6 +295,14 @@ def test_equal_limits_of_two_rules_are_apart_unless_they_have_one_name(limiter: 
     assert not named.check(asking(path="/b")).allowed
 
 
+def test_limits_that_are_equal_in_part_stay_themselves() -> None:
+    asked = Scripted()
+    quotas = [Quota(count, "day", key="address", name="daily") for count in (5, 10)]
+    for quota in quotas:
+        Guard(asked, Rule(quota)).check(asking())
+    assert [limit.quota for limits, _ in asked.asked for limit, _ in limits] == [5, 10]
+
+
 def test_a_limit_with_a_name_is_shared_with_whoever_has_that_name(limiter: Limiter) -> None:
     vendor = Bucket("10/min", 10, name="vendor")
     for _ in range(9):
@@ -495,3 +513,23 @@ def test_errors_of_callables_are_theirs() -> None:
         guard.check(asking())
     with pytest.raises(KeyError):
         asyncio.run(guard.acheck(asking()))
+
+
+def test_a_bucket_with_a_depth_lets_in_with_a_delay(limiter: Limiter) -> None:
+    rule = Rule(LeakyBucket("10/s", depth=3, name="line"))
+
+    async def main() -> list[tuple[bool, float]]:
+        guard, started = Guard(limiter, rule), time.perf_counter()
+        await guard.acheck(asking())  # connects
+
+        async def one() -> tuple[bool, float]:
+            return (await guard.acheck(asking())).allowed, time.perf_counter() - started
+
+        return await asyncio.gather(*(one() for _ in range(4)))
+
+    answers = asyncio.run(main())
+    assert sorted(allowed for allowed, _ in answers) == [False, True, True, True]
+    assert sorted(at for _, at in answers)[1:] == pytest.approx([0.1, 0.2, 0.3], abs=0.05)
+    started = time.perf_counter()
+    assert Guard(limiter, rule).check(asking()).allowed
+    assert time.perf_counter() - started == pytest.approx(0.1, abs=0.05)
