@@ -66,13 +66,13 @@ class ThrottleMiddleware:
         asking = asking_of(scope, self.app)
         if self._request is not None:
             asking.request = self._request(scope)
-        outcome = await self.guard.acheck(asking)
-        if outcome.refusal is not None:
-            await refuse(scope, receive, send, outcome.refusal)
-            return
         answer = _Answer(asking.ledger, send)
         try:
-            await self.app(scope, receive, answer.send)
+            outcome = await self.guard.acheck(asking)
+            if outcome.refusal is None:
+                await self.app(scope, receive, answer.send)
+            else:
+                await refuse(scope, receive, send, outcome.refusal)
         except (BacklogFull, StoreUnavailable) as error:
             if answer.begun:
                 raise

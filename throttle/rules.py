@@ -22,7 +22,7 @@ from throttle.decision import Decision
 from throttle.errors import ThrottleError
 from throttle.http import Identity, Refusal, Secret, fields
 from throttle.keyed import Of, check_name
-from throttle.limits import Limit
+from throttle.limits import Limit, TokenBucket
 from throttle.paths import Pattern
 from throttle.policing import (
     KEYS,
@@ -163,7 +163,8 @@ class Guard:
         preflights: bool = False,
         **settings: Any,
     ) -> None:
-        fields(Decision(False, 0, 0, 1.0, 1.0), style, **settings)  # a misspelt setting is an error now
+        sample = Decision(False, 0, 0, 1.0, 1.0, (TokenBucket("1/s"),))
+        fields(sample, style, **settings)  # a misspelt setting is an error now
         self.limiter, self.rules = limiter, rules
         self.scope = str(getattr(limiter, "scope", ""))
         self.identity = identity or Identity()

@@ -372,6 +372,7 @@ def test_a_cost_that_never_passes_is_no_matter_of_waiting(limiter: Limiter) -> N
         (lambda: Rule("9/s", name="é"), InvalidRate),
         (lambda: Guard(None, style="draft-9"), ThrottleError),
         (lambda: Guard(None, stile="draft-8"), TypeError),
+        (lambda: Guard(None, style="x-ratelimit", reset="minutes"), ThrottleError),
         (lambda: Guard(None, exempt=["/{a}{b}"]), ThrottleError),
     ],
 )
