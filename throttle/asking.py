@@ -14,6 +14,8 @@ from throttle.http.received import received
 #: Where adapters keep a request's ledger: a key of the ASGI scope, of the WSGI environ, an attribute elsewhere.
 LEDGER = "throttle.ledger"
 
+_FORWARDED = frozenset((b"x-forwarded-for", b"forwarded", "x-forwarded-for", "forwarded"))
+
 
 class Ledger:
     """What was taken for one request: a second layer takes nothing twice, and all tell the same.
@@ -126,6 +128,12 @@ class Asking:
             find, self.find_route = self.find_route, None
             self.route = find()
         return self.route
+
+    @property
+    def is_forwarded(self) -> bool:
+        """Whether it may have come through a proxy: fields say so, or it cannot be told at once."""
+        headers = self.headers
+        return type(headers) is not list or any(name.lower() in _FORWARDED for name, _ in headers)
 
     @property
     def is_preflight(self) -> bool:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from throttle.rules import Guard
 
 T = TypeVar("T")
+Bucket = tuple[str, str, str]  # scope, policy, key
 
 _MOST = 10**9  # units of a cost that limiters take
 
@@ -41,6 +42,7 @@ class Call(NamedTuple):
     function: Callable[..., Any]
     limits: list[Of]
     cost: int
+    is_awaited: bool
 
     def ask(self) -> Any:
         """What the limiter answers, or promises to."""
@@ -87,7 +89,7 @@ async def arun(steps: Steps[T]) -> T:
         step = next(steps)
         while True:
             try:
-                answer = await _awaited(step)
+                answer = await (step.ask() if type(step) is Call and step.is_awaited else _awaited(step))
             except Exception as exc:
                 step = steps.throw(exc)
             else:
@@ -112,8 +114,6 @@ async def _awaited(step: Any) -> Any:
         return await asyncio.sleep(step.seconds)
     if not isinstance(step, Call):
         return await step
-    if inspect.iscoroutinefunction(step.function):
-        return await step.ask()
     answer: Any = await asyncio.to_thread(step.ask)
     return await answer if inspect.isawaitable(answer) else answer
 
@@ -123,14 +123,15 @@ async def _awaited(step: Any) -> Any:
 
 def decide(guard: Guard, asking: Asking, questions: dict[int, list[Of]]) -> Steps[Outcome]:
     """Ask, for each cost, what this request has not paid yet; what was taken is given back if a later one refuses."""
-    taken: list[Call] = []
+    taken: list[tuple[dict[Bucket, Of], int]] = []
     pause = 0.0
     for cost, asked in questions.items():
-        limits = _unpaid(guard, asking, asked)
-        if not limits:
+        buckets = _unpaid(guard, asking, asked)
+        if not buckets:
             continue
+        limits = list(buckets.values())
         try:
-            decision = yield Call(guard.limiter.acquire, limits, cost)
+            decision = yield Call(guard.limiter.acquire, limits, cost, guard.is_awaited)
         except (StoreUnavailable, CostExceedsLimit) as error:
             yield from _give_back(guard, taken)
             return Outcome({}, None, refusal(error) if isinstance(error, StoreUnavailable) else _too_large())
@@ -138,10 +139,10 @@ def decide(guard: Guard, asking: Asking, questions: dict[int, list[Of]]) -> Step
         if not decision.allowed:
             yield from _give_back(guard, taken)
             return (yield from _refused(guard, asking, decision))
-        taken.append(Call(guard.limiter.refund, limits, cost))
+        taken.append((buckets, cost))
         pause = max(pause, decision.delay)
-    for call in taken:
-        asking.ledger.taken.update(_bucket(guard, of) for of in call.limits)
+    for buckets, _ in taken:
+        asking.ledger.taken.update(buckets)
     if taken:
         asking.ledger.fields = guard.told(asking)
     if pause:
@@ -157,24 +158,26 @@ def _refused(guard: Guard, asking: Asking, decision: Decision) -> Steps[Outcome]
     return Outcome(asking.ledger.fields, decision, answer)
 
 
-def _unpaid(guard: Guard, asking: Asking, asked: list[Of]) -> list[Of]:
+def _unpaid(guard: Guard, asking: Asking, asked: list[Of]) -> dict[Bucket, Of]:
     """Each bucket once: neither two rules nor two layers charge it twice for one request."""
-    limits: dict[tuple[str, str, str], Of] = {}
+    limits: dict[Bucket, Of] = {}
     for of in asked:
-        limits.setdefault(_bucket(guard, of), of)
-    return [of for bucket, of in limits.items() if bucket not in asking.ledger.taken]
+        bucket = _bucket(guard, of)
+        if bucket not in limits and bucket not in asking.ledger.taken:
+            limits[bucket] = of
+    return limits
 
 
-def _bucket(guard: Guard, of: Of) -> tuple[str, str, str]:
+def _bucket(guard: Guard, of: Of) -> Bucket:
     limit, key = of
     whom = key if limit.key is None or counts_others(limit) else limit.key
     return guard.scope, limit.label, "" if whom is None else f"={whom}"
 
 
-def _give_back(guard: Guard, taken: list[Call]) -> Steps[None]:
-    for call in taken:
+def _give_back(guard: Guard, taken: list[tuple[dict[Bucket, Of], int]]) -> Steps[None]:
+    for buckets, cost in taken:
         with contextlib.suppress(StoreUnavailable):
-            yield call
+            yield Call(guard.limiter.refund, list(buckets.values()), cost, guard.is_awaited)
 
 
 def _too_large() -> Refusal:

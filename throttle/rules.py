@@ -14,7 +14,9 @@ All rules that match apply together, in one decision: a refusal by one takes not
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
+from functools import lru_cache
 from typing import Any
 
 from throttle.asking import Asking, Ledger, Outcome
@@ -167,7 +169,9 @@ class Guard:
         fields(sample, style, **settings)  # a misspelt setting is an error now
         self.limiter, self.rules = limiter, rules
         self.scope = str(getattr(limiter, "scope", ""))
+        self.is_awaited = inspect.iscoroutinefunction(getattr(limiter, "acquire", None))
         self.identity = identity or Identity()
+        self._direct = lru_cache(4096)(self.identity.who)  # reading an address takes longer than the rules
         self.api_key, self.user, self.on_refused, self.cost = api_key, user, on_refused, cost
         self.exempt = [
             one if callable(one) else Pattern(one) for one in ((exempt,) if isinstance(exempt, str) else exempt)
@@ -241,12 +245,15 @@ class Guard:
                 if callable(limit):
                     limit = in_rule(limit_of((yield from resolved(limit(asking)))), rule.name)
                 if limit is not None:
-                    whom = key.key if isinstance(key, Of) else (yield from self._whom(asking, key))
+                    # No generator where there is nothing to wait for: it is one of the costs of each request.
+                    whom = self._named(asking, key) if type(key) is str else (yield from self._whom(asking, key))
                     questions.setdefault(count, []).append(Of(limit, whom))
         return questions
 
     def _whom(self, asking: Asking, key: Any) -> Steps[Any]:
         """Whom a key says; text for the limiter, or `None` for all together."""
+        if isinstance(key, Of):
+            return key.key
         if isinstance(key, tuple):
             parts = []
             for one in key:
@@ -266,6 +273,8 @@ class Guard:
             return self.identity.key("route", self._route(asking))
         api_key = asking.api_key if key in ("api_key", "who") else None
         user = asking.user if key in ("user", "who") else None
+        if not api_key and user in (None, "") and not asking.is_forwarded:
+            return self._direct(asking.peer)
         return self.identity.who(asking.peer, asking.headers, api_key=api_key, user=user)
 
     def _route(self, asking: Asking) -> str:
