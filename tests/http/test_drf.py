@@ -1,0 +1,226 @@
+"""Throttle classes of Django REST framework, with its own exception handler and with others."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+
+from tests.http import django_project, wsgi_calls
+from tests.services import RedisServer
+from throttle import CostExceedsLimit, Limiter, SlidingLog, StoreUnavailable
+from throttle.rules import Guard, Rule
+
+from django.core.exceptions import ImproperlyConfigured  # isort: skip  (after the configuration)
+from django.core.wsgi import get_wsgi_application  # isort: skip
+from django.test import override_settings  # isort: skip
+from rest_framework.response import Response  # isort: skip
+from rest_framework.test import APIRequestFactory, force_authenticate  # isort: skip
+from rest_framework.views import APIView  # isort: skip
+from rest_framework.views import exception_handler as standard  # isort: skip
+
+from throttle.drf import AnonRateThrottle, RateThrottle, ScopedRateThrottle, UserRateThrottle, exception_handler  # isort: skip
+
+OURS = "throttle.django.ThrottleMiddleware"
+RATES = {"anon": "3/min", "user": "3/m", "export": ["2/min", "9/day"], "open": None}
+Configure = Callable[..., None]
+
+
+@pytest.fixture(autouse=True)
+def configure(server: RedisServer) -> Iterator[Configure]:
+    overrides: list[Any] = []
+
+    def configure(middleware: bool = False, rules: Any = (), **rest: Any) -> None:
+        said = {"REDIS": server.url(), "RULES": rules, "TIMEOUT": 5}
+        framework = {"DEFAULT_THROTTLE_RATES": RATES, "DEFAULT_AUTHENTICATION_CLASSES": [], **rest}
+        more = {"MIDDLEWARE": [OURS] if middleware else [], "REST_FRAMEWORK": framework}
+        overrides.append(override_settings(THROTTLE=said, **more))
+        overrides[-1].enable()
+
+    configure()
+    yield configure
+    for override in reversed(overrides):
+        override.disable()
+
+
+def ask(*requests: dict[str, Any]) -> list[Any]:
+    app = get_wsgi_application()
+    return [wsgi_calls.call(app, valid=False, **request) for request in requests]
+
+
+def statuses(answers: list[Any]) -> list[int]:
+    return [answer.status for answer in answers]
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+def test_refused_with_the_frameworks_own_answer(configure: Configure, middleware: bool) -> None:
+    configure(middleware)
+    answers = ask(*[{"path": "/drf/anon/"}] * 4)
+    assert statuses(answers) == [200, 200, 200, 429]
+    assert answers[0]["RateLimit"] == '"anon 3/min";r=2;t=20'
+    assert not answers[2].all("Retry-After")
+    assert answers[3]["Retry-After"] == "20"
+    assert answers[3]["RateLimit"] == '"anon 3/min";r=0;t=20'
+    assert answers[3]["Cache-Control"] == "no-store"
+    assert json.loads(answers[3].body) == {"detail": "Request was throttled. Expected available in 20 seconds."}
+
+
+def test_all_throttles_of_a_view_are_one_decision(server: RedisServer) -> None:
+    exports = ask(*[{"path": "/drf/export/", "method": "POST"}] * 4)
+    assert statuses(exports) == [202, 202, 429, 429]
+    policies = exports[2]["RateLimit-Policy"]
+    assert policies.startswith('"export 2/min";q=2;w=60')
+    assert all(name in policies for name in ("user 3/min", "export 9/d"))
+    assert exports[2]["Retry-After"] == "30"
+    user = Rule("3/min", key="user", name="user").limits[0][0]
+    peeked = Limiter(server.url(), "django").peek(user, key="ip:192.0.2.1")
+    assert peeked.remaining == 1, "the refused ones took nothing from the throttle that would have let them pass"
+
+
+@pytest.mark.parametrize("path", ["/drf/function/", "/drf/items/7/"])
+def test_functions_and_viewsets(path: str) -> None:
+    answers = ask(*[{"path": path}] * 3)
+    assert statuses(answers) == [200, 200, 429]
+    assert answers[0]["RateLimit"] == '"PerMinute 2/min";r=1;t=30'
+
+
+def envelope(exc: Exception, context: Any) -> Any:
+    """One that wraps everything, and forgets the fields."""
+    response = standard(exc, context)
+    return None if response is None else Response({"error": response.data}, status=response.status_code)
+
+
+def success(exc: Exception, context: Any) -> Any:
+    response = standard(exc, context)
+    return None if response is None else Response({"code": response.status_code}, status=200)
+
+
+@pytest.mark.parametrize("middleware", [False, True])
+def test_b98_custom_exception_handlers(configure: Configure, middleware: bool) -> None:
+    configure(middleware, EXCEPTION_HANDLER=f"{__name__}.envelope")
+    answer = ask(*[{"path": "/drf/anon/"}] * 4)[3]
+    assert (answer.status, answer["Retry-After"]) == (429, "20")
+    assert answer["RateLimit"]
+    assert answer["Cache-Control"] == "no-store"
+    assert "error" in json.loads(answer.body)
+    configure(middleware, EXCEPTION_HANDLER=f"{__name__}.success")
+    answer = ask(*[{"path": "/drf/anon/"}] * 4)[3]
+    assert (answer.status, answer.all("Retry-After")) == (200, [])
+
+
+def test_backlog_full(configure: Configure) -> None:
+    configure(middleware=True)
+    [answer] = ask({"path": "/drf/full/", "method": "POST"})
+    assert (answer.status, answer["Retry-After"]) == (503, "8")
+    configure(EXCEPTION_HANDLER="throttle.drf.exception_handler")
+    [answer] = ask({"path": "/drf/full/", "method": "POST"})
+    assert (answer.status, answer["Retry-After"]) == (503, "8")
+    assert "So much work is waiting" in json.loads(answer.body)["detail"]
+
+
+def test_other_errors_are_the_frameworks() -> None:
+    assert exception_handler(ZeroDivisionError(), {}) is None
+
+
+def view_with(*throttles: type, **attributes: Any) -> Any:
+    class Made(APIView):
+        throttle_classes = throttles
+
+        def get(self, request: Any) -> Response:
+            return Response("ok")
+
+    for name, value in attributes.items():
+        setattr(Made, name, value)
+    return Made.as_view()
+
+
+def get(view: Any, user: str | None = None) -> Any:
+    request = APIRequestFactory().get("/made")
+    if user:
+        force_authenticate(request, django_project.User(user))
+    return view(request)
+
+
+def test_users_and_anonymous(configure: Configure) -> None:
+    view = view_with(AnonRateThrottle, UserRateThrottle)
+    assert [get(view, "ann").status_code for _ in range(4)] == [200, 200, 200, 429]
+    assert get(view, "ann").headers["RateLimit-Policy"] == '"user 3/min";q=3;w=60'
+    assert get(view, "bob").status_code == 200
+    assert get(view).headers["RateLimit-Policy"].count(";q=3") == 2
+
+
+def test_limits_of_every_kind(configure: Configure) -> None:
+    class Log(RateThrottle):
+        scope, rate = "log", SlidingLog("2/min")
+
+    class Tiers(RateThrottle):
+        rate = staticmethod(lambda asking: "2/min" if asking.user == "ann" else "1/min")
+
+    class Costly(RateThrottle):
+        rate, cost = "5/min", 3
+
+    for throttle, passing in ((Log, 2), (Tiers, 2), (Costly, 1)):
+        view = view_with(throttle)
+        assert [get(view, "ann").status_code for _ in range(3)] == [200] * passing + [429] * (3 - passing)
+    assert [get(view_with(Tiers), "bob").status_code for _ in range(2)] == [200, 429]
+
+
+def test_no_rate_is_no_limit_and_no_scope_is_an_error() -> None:
+    class Open(RateThrottle):
+        scope = "open"
+
+    class Lost(RateThrottle):
+        scope = "lost"
+
+    assert [get(view_with(Open)).status_code for _ in range(5)] == [200] * 5
+    assert get(view_with(ScopedRateThrottle)).status_code == 200
+    with pytest.raises(ImproperlyConfigured, match=r"DEFAULT_THROTTLE_RATES\['lost'\]"):
+        get(view_with(Lost))
+
+
+class Down:
+    scope = "django"
+
+    def __init__(self, error: Exception) -> None:
+        self.error = error
+
+    def acquire(self, *limits: Any, **_: Any) -> Any:
+        raise self.error
+
+
+def test_a_store_that_is_down_and_a_cost_that_never_passes() -> None:
+    with override_settings(THROTTLE={"GUARD": Guard(Down(StoreUnavailable("down")))}):
+        answer = get(view_with(UserRateThrottle))
+        assert (answer.status_code, answer.headers["Retry-After"]) == (503, "30")
+    with override_settings(THROTTLE={"GUARD": Guard(Down(CostExceedsLimit(5, 3)))}):
+        answer = get(view_with(UserRateThrottle))
+        assert (answer.status_code, "Retry-After" in answer.headers) == (413, False)
+
+
+def test_middleware_and_throttles_that_are_equal_take_once(server: RedisServer, configure: Configure) -> None:
+    configure(middleware=True, rules=[{"limits": "3/min", "key": "address", "name": "anon"}])
+    answers = ask(*[{"path": "/drf/anon/"}] * 4)
+    assert statuses(answers) == [200, 200, 200, 429]
+    assert answers[0]["RateLimit"] == '"anon 3/min";r=2;t=20'
+    assert len(list(server.client().scan_iter())) == 1
+
+
+def test_random_requests_are_answered_and_mint_no_keys(server: RedisServer, configure: Configure) -> None:
+    configure(middleware=True)
+    app = get_wsgi_application()
+
+    @settings(max_examples=2000, deadline=None)
+    @given(wsgi_calls.requests("/drf/anon/", "/drf/export/", "/drf/function/", "/drf/items/", "/drf/full/"))
+    def all_of_them(request: dict[str, Any]) -> None:
+        answer = wsgi_calls.call(app, valid=False, **request)
+        assert answer.status in (200, 202, 400, 404, 405, 406, 429, 503)
+        assert answer.status != 503 or "full" in request["path"]
+        assert len(answer.all("RateLimit")) <= 1
+        assert len(answer.all("Retry-After")) == (answer.status in (429, 503))
+
+    all_of_them()
+    # anon, user, export twice, PerMinute; six peers that are told apart
+    assert len(list(server.client().scan_iter())) <= 5 * 6

@@ -1,0 +1,123 @@
+"""A Django request as limits see it, and answers as Django has them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from asgiref.sync import sync_to_async
+from django.contrib.admindocs import utils
+from django.core.handlers.asgi import ASGIRequest
+from django.http import HttpResponse
+from django.urls import Resolver404, resolve
+
+from throttle.asking import Asking, Ledger, Outcome
+from throttle.http import Refusal
+from throttle.rules import Guard, Rule
+
+_USERS = ("user", "who")
+
+
+def asking_of(request: Any) -> Asking:
+    """A request as limits see it; its ledger is where WSGI and ASGI middleware around Django keeps it too.
+
+    Args:
+        request: Django's.
+    """
+    return Asking(
+        method=request.method or "GET",
+        path=request.path,
+        peer=request.META.get("REMOTE_ADDR") or None,
+        headers=request.headers,
+        root=request.path.removesuffix(request.path_info),
+        request=request,
+        route=_template(request.resolver_match),
+        find_route=lambda: _found(request),
+        ledger=_ledger(request),
+    )
+
+
+def _ledger(request: Any) -> Ledger:
+    return Ledger.of(request.scope if isinstance(request, ASGIRequest) else request.META)
+
+
+def _found(request: Any) -> str | None:
+    """The template that routing will choose: middleware runs before it."""
+    try:
+        return _template(resolve(request.path_info, getattr(request, "urlconf", None)))
+    except Resolver404:
+        return None
+
+
+def _template(match: Any) -> str | None:
+    return None if match is None or match.route is None else _readable("/" + match.route.lstrip("/"))
+
+
+@lru_cache(4096)
+def _readable(route: str) -> str:
+    """What `re_path` and REST framework's routers write as a regular expression: "/users/<pk>/"."""
+    if not any(sign in route for sign in "^$()\\"):
+        return route
+    for simplified in (utils.remove_non_capturing_groups, utils.replace_named_groups, utils.replace_unnamed_groups):
+        route = simplified(route)
+    return str(utils.replace_metacharacters(route))
+
+
+# -- asking --------------------------------------------------------------------------------------------------
+
+
+def check(guard: Guard, asking: Asking, *rules: Rule) -> Outcome:
+    """Ask the rules, or those of the guard, for who is logged in if any of them wants to know."""
+    if _wants_user(guard, asking, rules or guard.rules):
+        asking.user = _key_of(getattr(asking.request, "user", None))
+    return guard.check(asking, *rules)
+
+
+async def acheck(guard: Guard, asking: Asking, *rules: Rule) -> Outcome:
+    """As `check`, and nothing blocks the loop: finding a user may ask the database."""
+    if _wants_user(guard, asking, rules or guard.rules):
+        asking.user = await _auser(asking.request)
+    return await guard.acheck(asking, *rules)
+
+
+def _wants_user(guard: Guard, asking: Asking, rules: Sequence[Rule]) -> bool:
+    """Finding a user takes queries that a refused request should not cost."""
+    if guard.user is not None or asking.user is not None:
+        return False
+    return any(of_users(rule) and rule.matches(asking) for rule in rules)
+
+
+def of_users(rule: Rule) -> bool:
+    """Whether it counts users apart, or has callables that may want to know them."""
+    keys = [one for _, key in rule.limits for one in (key if isinstance(key, tuple) else (key,))]
+    said = [rule.cost, *keys, *(limit for limit, _ in rule.limits)]
+    return any(key in _USERS for key in keys) or any(map(callable, said))
+
+
+async def _auser(request: Any) -> Any:
+    if hasattr(request, "auser"):  # from Django 5.0 on
+        return _key_of(await request.auser())
+    return await sync_to_async(lambda: _key_of(getattr(request, "user", None)))()
+
+
+def _key_of(user: Any) -> Any:
+    return user.pk if user is not None and user.is_authenticated else None
+
+
+# -- answering -----------------------------------------------------------------------------------------------
+
+
+def tell(request: Any, response: Any) -> Any:
+    """Add to a response the fields that it misses. What Ninja's views return is none yet: the middleware tells."""
+    if not hasattr(response, "headers"):
+        return response
+    for name, value in _ledger(request).missing(response.headers.keys(), response.status_code).items():
+        response[name] = value
+    return response
+
+
+def response_of(request: Any, answer: Refusal) -> Any:
+    """A refusal as Django's response."""
+    body = b"" if request.method == "HEAD" else answer.body
+    return HttpResponse(body, status=answer.status, headers=answer.fields)
