@@ -1,8 +1,9 @@
 """Fleet-wide rate limits for Celery: tasks wait their turn, requests are told when to come back."""
 
+from throttle.aio import AsyncLimiter
 from throttle.decision import Decision
 from throttle.decorator import throttled
-from throttle.errors import BacklogFull, CostExceedsLimit, InvalidRate, StoreUnavailable, ThrottleError
+from throttle.errors import BacklogFull, CostExceedsLimit, InvalidRate, StoreUnavailable, Throttled, ThrottleError
 from throttle.limiter import Limiter
 from throttle.limits import LeakyBucket, TokenBucket
 from throttle.quota import Quota
@@ -10,6 +11,7 @@ from throttle.rates import Rate
 from throttle.windows import FixedWindow, SlidingLog, SlidingWindow
 
 __all__ = [
+    "AsyncLimiter",
     "BacklogFull",
     "CostExceedsLimit",
     "Decision",
@@ -23,6 +25,7 @@ __all__ = [
     "SlidingWindow",
     "StoreUnavailable",
     "ThrottleError",
+    "Throttled",
     "TokenBucket",
     "throttled",
 ]

@@ -5,6 +5,11 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from throttle.decision import Decision
+
 
 class ThrottleError(Exception):
     """Base of all errors of this library; raised itself when something is set up wrongly."""
@@ -49,6 +54,30 @@ class BacklogFull(ThrottleError):
     def __str__(self) -> str:
         bounds = f"{self.task} would wait {self.wait:.1f} s, beyond its max_wait or max_backlog"
         return f"{bounds}; try again in {self.retry_after:.1f} s"
+
+
+class Throttled(ThrottleError):
+    """A limit refused a call (a decorated function's, or a `slot`), or `wait` would take longer than it may.
+
+    Attributes:
+        decision: the limiter's answer.
+        retry_after: seconds until the same would be allowed; infinite while closed.
+    """
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(decision)
+        self.decision = decision
+
+    @property
+    def retry_after(self) -> float:
+        """As the decision says."""
+        return self.decision.retry_after
+
+    def __str__(self) -> str:
+        limit = f"{self.decision.policies[0].label}: " if self.decision.policies else ""
+        if self.retry_after == float("inf"):
+            return f"{limit}closed, nothing passes until its rate is changed"
+        return f"{limit}no more for now; try again in {self.retry_after:.3f} s"
 
 
 class StoreUnavailable(ThrottleError, ConnectionError):

@@ -34,6 +34,8 @@ class Namer:
         if not prefix or "{" in prefix or "}" in prefix:
             raise ThrottleError(f"prefix {prefix!r} must be some text without braces")
         self.prefix, self._secret = prefix, secret.encode()[:64]
+        #: What tells this one from another.
+        self.terms = (prefix, secret)
         self.leader = f"{prefix}:leader"
         self.scopes = f"{prefix}:scopes"
         self.channel = f"{prefix}:wake"

@@ -2,25 +2,47 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import asyncio
+import contextlib
+import inspect
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import redis
 
+from throttle.alive import Alive
+from throttle.answers import UNLIMITED, Answers, outside
+from throttle.calls import Calls
 from throttle.decision import Decision
+from throttle.errors import StoreUnavailable
 from throttle.keys import Namer
-from throttle.question import OUTSIDE, UNLIMITED, Asked, Question, Scope, decision
+from throttle.question import Asked, Question
+from throttle.reach import reach
 from throttle.store import Store
+from throttle.waiting import Patience, patience
+
+F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Limiter:
     """Asks the limits of one scope; every answer is one atomic step in Redis and one round trip.
 
+    Threads may share it, and a fork may inherit it. Limiters of one process with one URL or client share connections.
+
     Args:
-        redis_or_url: `redis://`, `rediss://` or `unix://` URL, a `redis.Redis`, or a factory of one.
+        redis_or_url: `redis://`, `rediss://` or `unix://` URL, a `redis.Redis`, or a factory of one. Of a client its
+            options are taken, for connections of the limiter's own that keep to `timeout`.
         scope: what shares buckets.
         namer: names of the keys, where another prefix is wanted.
-        timeout: seconds one decision may take.
+        timeout: seconds one decision may take in all: connecting, further tries, everything.
+        on_store_error: what to do without Redis. "open": let pass, with an error in the log once a minute. "closed":
+            raise `StoreUnavailable`. "local": count in this process, for its share of each limit.
+        denials: refusals remembered in this process until they end (1 s at most at a time), so that who is refused
+            costs Redis nothing; 0 for none. What another process gives back takes effect within 1 s.
+        mode: "shadow" counts on keys of its own what it would refuse, and refuses nothing.
         now: test clock giving µs since the epoch.
     """
 
@@ -31,13 +53,31 @@ class Limiter:
         *,
         namer: Namer | None = None,
         timeout: float = 0.25,
+        on_store_error: str = "open",
+        denials: int = 10_000,
+        mode: str = "enforce",
         now: Callable[[], int] | None = None,
     ) -> None:
         self.scope = scope
-        self._store = (
-            redis_or_url if isinstance(redis_or_url, Store) else Store(redis_or_url, namer, timeout=timeout, now=now)
+        self._reach = reach(redis_or_url, namer, timeout, now)
+        self._store = self._reach.store
+        self._answers = answers = Answers(
+            self._store.namer, scope, self._store.clock, on_store_error=on_store_error, denials=denials, mode=mode
         )
-        self._scope = Scope(self._store.namer, scope, self._store.clock)
+        self._scope = answers.scope
+        self._sleep: Callable[[float], object] = time.sleep
+        self._ask_script, self._denials = self._reach.ask, answers.denials
+        self._alive, self._question = answers.alive, answers.question if answers.shadow else answers.scope.question
+
+    @property
+    def shadowed(self) -> int:
+        """Questions of this limiter that would have been refused, were it not in shadow mode."""
+        return self._answers.shadow.count if self._answers.shadow else 0
+
+    @property
+    def unanswered(self) -> int:
+        """Questions of this limiter that Redis did not answer."""
+        return self._answers.outage.count
 
     def acquire(self, *limits: Asked, key: object = None, cost: int = 1) -> Decision:
         """Take `cost` units from every limit, or from none; a refusal changes nothing.
@@ -51,31 +91,149 @@ class Limiter:
         Raises:
             CostExceedsLimit: more than a limit can ever hold.
             InvalidRate: a cost that is no whole number.
-            StoreUnavailable: Redis did not answer.
+            StoreUnavailable: Redis did not answer, if `on_store_error` is "closed".
         """
-        question = self._scope.question("take", limits, key, cost)
-        return UNLIMITED if question is None else decision(question, self._ask(question))
+        question = self._question("take", limits, key, cost)
+        if question is None:
+            return UNLIMITED
+        denials, asked = self._denials, 0
+        if denials is not None:
+            known = self._answers.known(question) if denials.known else None
+            if known is not None:
+                return known
+            asked = denials.clock()
+        return self._decide(question, asked)
 
     def peek(self, *limits: Asked, key: object = None, cost: int = 1) -> Decision:
         """What `acquire` would answer, changing nothing."""
-        question = self._scope.question("peek", limits, key, cost)
-        return UNLIMITED if question is None else decision(question, self._ask(question))
+        question = self._question("peek", limits, key, cost)
+        return UNLIMITED if question is None else self._decide(question, 0)
 
     def refund(self, *limits: Asked, key: object = None, cost: int = 1) -> None:
-        """Give units back that were not used; never beyond full."""
+        """Give units back that were not used; never beyond full.
+
+        Raises:
+            StoreUnavailable: Redis did not answer, if `on_store_error` is "closed"; else they are lost.
+        """
         question = self._scope.refund(limits, key, cost)
-        if question:
-            self._ask(question)
+        if question is None:
+            return
+        failed = None
+        try:
+            reply = self._ask_script(question.script, question.keys, question.text)
+            if outside(reply):
+                self._again(question, reply)
+        except StoreUnavailable as error:
+            failed = error
+        finally:
+            self._answers.forget(question.keys)
+        if failed:
+            self._answers.without(question, failed)
 
     def reset(self, *limits: Asked, key: object = None) -> None:
-        """Forget what was taken: the buckets are as new."""
+        """Forget what was taken: the buckets are as new.
+
+        Raises:
+            StoreUnavailable: Redis did not answer, whatever `on_store_error` says: nothing was reset.
+        """
         keys = self._scope.keys(limits, key)
         if keys:
-            self._store.command("DEL", *keys)
+            try:
+                self._reach.call(self._store.command, "DEL", *keys)
+            finally:
+                self._answers.forget(keys)
 
-    def _ask(self, question: Question) -> Any:
-        reply = self._store.ask(question.script, question.keys, question.text)
-        if type(reply) is bytes and reply.startswith(OUTSIDE):
-            question = self._scope.again(question, reply)
-            reply = self._store.ask(question.script, question.keys, question.text)
-        return reply
+    def wait(self, *limits: Asked, key: object = None, cost: int = 1, max_wait: float | None = None) -> Decision:
+        """As `acquire`, but sleeps until it is allowed: exactly as long as it is told, then it asks again.
+
+        Args:
+            limits: as for `acquire`, as are the next two.
+            key: whom to count apart.
+            cost: units to take.
+            max_wait: seconds it may take in all; `None`: as long as it takes.
+
+        Raises:
+            Throttled: it would take longer, as far as is known; without sleeping where the first answer says so.
+                Also where it would be for ever, as a limit is closed.
+        """
+        return self._pass(limits, key, cost, Patience(max_wait, self._answers.clock))
+
+    def limit(
+        self, *limits: Any, key: Any = None, cost: int | str | Callable[..., int] = 1, wait: bool | float = False
+    ) -> Callable[[F], F]:
+        """Decorator: each call of the function takes from the limits first. An async function asks in a thread.
+
+        Args:
+            limits: as for `acquire`, or rates: of "10/min", ten may come at once.
+            key: a template over the function's arguments ("{user.id}"), a value, or a callable given them.
+            cost: the same, for units.
+            wait: what a refusal does: raise at once (False), wait as long as it takes (True) or so many seconds.
+
+        Raises:
+            Throttled: from the call, refused.
+        """
+
+        def decorate(function: F) -> F:
+            calls = Calls(function, limits, key, cost)
+
+            def enter(args: Any, kwargs: Any) -> None:
+                self._pass(*calls.asked(args, kwargs), patience(wait, self._answers.clock))
+
+            @wraps(function)
+            def waiting(*args: Any, **kwargs: Any) -> Any:
+                enter(args, kwargs)
+                return function(*args, **kwargs)
+
+            @wraps(function)
+            async def awaiting(*args: Any, **kwargs: Any) -> Any:
+                await asyncio.to_thread(enter, args, kwargs)
+                return await function(*args, **kwargs)
+
+            return cast("F", awaiting if inspect.iscoroutinefunction(function) else waiting)
+
+        return decorate
+
+    @contextmanager
+    def slot(self, *limits: Any, key: object = None, cost: int = 1, wait: bool | float = False) -> Iterator[Decision]:
+        """Context manager: `with limiter.slot(limit, key=user):` takes first, and raises `Throttled` if refused.
+
+        Args:
+            limits: as for `acquire`, as are the next two.
+            key: whom to count apart.
+            cost: units to take.
+            wait: as for `limit`.
+        """
+        yield self._pass(limits, key, cost, patience(wait, self._answers.clock))
+
+    def _pass(self, limits: Any, key: object, cost: int, patience: Patience) -> Decision:
+        """Acquired, at its moment; or raises `Throttled`."""
+        while not (said := self.acquire(*limits, key=key, cost=cost)).allowed:
+            self._sleep(patience.pause(said))
+        if not said.delay:
+            return said
+        late = patience.late(said)
+        if late:
+            self.refund(*limits, key=key, cost=cost)
+            raise late
+        self._sleep(said.delay)
+        return said._replace(delay=0.0)
+
+    def _decide(self, question: Question, asked: int) -> Decision:
+        try:
+            reply = self._ask_script(question.script, question.keys, question.text)
+            if type(reply) is not int and outside(reply):
+                reply = self._again(question, reply)
+        except StoreUnavailable as error:
+            return self._answers.without(question, error)
+        if self._alive is not None and self._alive.due():
+            self._say_alive(self._alive)
+        return self._answers.heard(question, reply, asked)
+
+    def _again(self, question: Question, reply: Any) -> Any:
+        """With the borders of quotas as Redis's clock has them."""
+        question = self._scope.again(question, reply)
+        return self._ask_script(question.script, question.keys, question.text)
+
+    def _say_alive(self, alive: Alive) -> None:
+        with contextlib.suppress(StoreUnavailable):
+            alive.heard(self._reach.call(self._store.run, "alive", *alive.words()))

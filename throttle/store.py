@@ -20,10 +20,13 @@ from redis.exceptions import (
     RedisError,
     TryAgainError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeout
 
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.scripts import script
+from throttle.timely import within
 from throttle.wire import Wire, wire
 
 logger = logging.getLogger(__name__)
@@ -71,6 +74,8 @@ class Store:
         timeout: seconds one command may take.
         now: test clock giving µs since the epoch; `None`: the server's clock decides.
         options: keywords of the connection, for a URL.
+        total: whether `timeout` is for all that a call does, connecting and its retries included, whatever the client
+            itself would do; for those who answer requests. It tries once.
     """
 
     def __init__(
@@ -81,12 +86,13 @@ class Store:
         timeout: float = 5.0,
         now: Callable[[], int] | None = None,
         options: Mapping[str, Any] | None = None,
+        total: bool = False,
     ) -> None:
         if not isinstance(source, (str, redis.Redis)) and not callable(source):
             raise ThrottleError(f"{type(source).__name__} is no redis.Redis (Redis Cluster is not supported yet)")
         self.namer = namer or Namer()
         self._source = check_url(source) if isinstance(source, str) else source
-        self._timeout, self._now, self._options = timeout, now, options or {}
+        self._timeout, self._now, self._options, self._total = timeout, now, options or {}, total
         self._lock, self._pid = threading.Lock(), 0
         #: One connection and no pool, for a process with one thread: saves a poll of the socket per command.
         self.single = False
@@ -113,6 +119,10 @@ class Store:
         return self._wire or client
 
     def _connect(self) -> Any:
+        client = self._plain()
+        return within(client, self._timeout) if self._total else client
+
+    def _plain(self) -> Any:
         if isinstance(self._source, str):
             return redis.Redis.from_url(
                 self._source,
@@ -182,6 +192,13 @@ def _undecoded(client: Any) -> Any:
         return client
     options = {**pool.connection_kwargs, "decode_responses": False}
     return type(client)(connection_pool=type(pool)(connection_class=pool.connection_class, **options))
+
+
+def troubled(error: BaseException | None) -> bool:
+    """Whether it is the server or the way to it that is in trouble, and not one key, script or permission."""
+    if isinstance(error, (RedisConnectionError, RedisTimeout, *_SERVER)):
+        return True
+    return any(word in str(error) for word in _SERVER_WORDS)
 
 
 def translate(exc: RedisError) -> Exception:

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any, cast
 
+from throttle.aio import AsyncLimiter
 from throttle.errors import ThrottleError
 from throttle.keys import Namer
 from throttle.limiter import Limiter
@@ -57,8 +58,25 @@ def fake_store(clock: FakeClock | None = None, **options: Any) -> Store:
 
 
 def fake_limiter(clock: FakeClock | None = None, scope: str = "test") -> Limiter:
-    """A `Limiter` that needs no Redis."""
-    return Limiter(fake_store(clock), scope)
+    """A `Limiter` that needs no Redis. With a clock, its `wait` moves that on instead of sleeping."""
+    limiter = Limiter(fake_store(clock), scope)
+    if clock is not None:
+        limiter._sleep = clock.advance
+    return limiter
+
+
+def fake_async_limiter(clock: FakeClock | None = None, scope: str = "test") -> AsyncLimiter:
+    """The same for an `AsyncLimiter`."""
+    import fakeredis
+
+    limiter = AsyncLimiter(fakeredis.FakeAsyncRedis(), scope, now=clock)
+
+    async def advance(seconds: float) -> None:
+        cast("FakeClock", clock).advance(seconds)
+
+    if clock is not None:
+        limiter._sleep = advance
+    return limiter
 
 
 @contextmanager

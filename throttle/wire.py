@@ -29,22 +29,23 @@ CONNECTIONS = (
 
 def wire(client: Any) -> Wire | None:
     """The client's wire; `None` if the client must be asked itself."""
-    pool: Any = getattr(client, "connection_pool", None)
-    if (
-        type(client) is redis.Redis
-        and type(pool) in POOLS
-        and pool.connection_class in CONNECTIONS
-        and getattr(pool, "cache", None) is None
-        and not _watched(client)
-    ):
+    if type(client) is redis.Redis and usual(getattr(client, "connection_pool", None)) and not watched(client):
         return Wire(client)
     return None
 
 
-def _watched(client: Any) -> bool:
+def usual(pool: Any) -> bool:
+    """Whether pool and connections are of the kinds that are known, or ours made of them (`throttle.timely`)."""
+    if type(pool) not in POOLS or getattr(pool, "cache", None) is not None:
+        return False
+    kind = pool.connection_class
+    return kind in CONNECTIONS or (kind.__name__.startswith("Timely") and kind.__bases__[-1] in CONNECTIONS)
+
+
+def watched(client: Any) -> bool:
     """Whether its commands are traced or counted: by a wrapper around `execute_command`, or by redis-py itself."""
     execute = inspect.getattr_static(client, "execute_command")
-    if getattr(execute, "__module__", None) != redis.Redis.__module__ or hasattr(execute, "__wrapped__"):
+    if not str(getattr(execute, "__module__", None)).startswith("redis.") or hasattr(execute, "__wrapped__"):
         return True
     try:
         from redis.observability.providers import get_observability_instance
@@ -61,7 +62,7 @@ class Wire:
     def __init__(self, client: redis.Redis) -> None:
         self._client: Any = client
         self._pool: Any = client.connection_pool
-        self._take = _taking(self._pool)
+        self._take = taking(self._pool)
         self._lock: Any = getattr(client, "single_connection_lock", None) or nullcontext()
         self.eval = client.eval  # once per server and script
 
@@ -93,7 +94,7 @@ class Wire:
                     connection.disconnect()
 
 
-def _taking(pool: Any) -> Callable[[], Any]:
+def taking(pool: Any) -> Callable[[], Any]:
     """The pool's get_connection; without what looks there for arguments that nobody should give any more (2 µs)."""
     take = partial(inspect.unwrap(type(pool).get_connection), pool)
     command = inspect.signature(take).parameters.get("command_name")

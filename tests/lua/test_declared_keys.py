@@ -85,6 +85,7 @@ def live(client: StrictClient, clock: FakeClock) -> None:
     backlog.reset()
     backlog.purge("a")
     backlog.purge()
+    store.run("alive", [f"{store.namer.scope('test')}alive"], ["me", 10**7])
     for mode in ("take", "resign"):
         script("lead")(client, [store.namer.leader], ["me", 1000, mode])
         script("lead")(client, [store.namer.leader], ["you", 1000, "take"])

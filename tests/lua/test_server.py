@@ -129,7 +129,7 @@ def test_b37_while_fifty_threads_ask(server: RedisServer) -> None:
 
 
 def test_a_restarted_server_is_a_new_one(own_server: RedisServer) -> None:
-    limiter, limit = Limiter(own_server.url(), "restart", timeout=5), TokenBucket("10/h", 10)
+    limiter, limit = Limiter(own_server.url(), "restart", on_store_error="closed"), TokenBucket("10/h", 10)
     assert limiter.acquire(limit, cost=10)
     own_server.stop()
     with pytest.raises(StoreUnavailable):
@@ -158,7 +158,7 @@ def test_b38_no_answer_is_an_outage(error: redis.exceptions.RedisError) -> None:
 
 
 def test_a_script_that_fails_is_told_as_a_bug(any_server: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
-    limiter = Limiter(Store(any_server.client()), "broken")
+    limiter = Limiter(Store(any_server.client()), "broken", on_store_error="closed")
     any_server.client().lpush(limiter._scope.keys([TokenBucket("1/s")], None)[0], "not a string")
     with pytest.raises(StoreUnavailable, match=r"WRONGTYPE|wrong kind"):
         limiter.acquire(TokenBucket("1/s"))
@@ -191,7 +191,7 @@ def replica(any_server: RedisServer) -> Iterator[RedisServer]:
 
 def test_b38_a_demoted_master_is_an_outage(replica: RedisServer, caplog: pytest.LogCaptureFixture) -> None:
     with pytest.raises(StoreUnavailable, match=r"read only replica"):
-        Limiter(replica.url(), "demoted", timeout=5).acquire(TokenBucket("1/s"))
+        Limiter(replica.url(), "demoted", timeout=5, on_store_error="closed").acquire(TokenBucket("1/s"))
     assert "bug" not in caplog.text
 
 

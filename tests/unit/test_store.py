@@ -101,7 +101,7 @@ def test_after_close_it_connects_anew(server: RedisServer) -> None:
 
 
 def test_b44_a_slow_server_costs_the_budget_and_no_more(own_server: RedisServer) -> None:
-    limiter = Limiter(own_server.url(), "slow", timeout=0.1)
+    limiter = Limiter(own_server.url(), "slow", timeout=0.1, on_store_error="closed")
     assert limiter.acquire(LIMIT)
     own_server.client().execute_command("CLIENT", "PAUSE", 1500, "ALL")
     took = []

@@ -95,7 +95,7 @@ def kill(server: RedisServer) -> None:
 def test_the_pool_has_all_its_connections_back(server: RedisServer) -> None:
     """Also when calls fail: one connection serves all that follow."""
     pool = redis.ConnectionPool(port=server.port, max_connections=1)
-    limiter = Limiter(redis.Redis(connection_pool=pool), "pool")
+    limiter = Limiter(redis.Redis(connection_pool=pool), "pool", on_store_error="closed")
     limiter.acquire(LIMIT)
     server.client().set(script_bucket(limiter), "nonsense")
     for _ in range(3):
@@ -160,14 +160,13 @@ def test_it_tries_as_often_as_the_client_would(retries: int, server: RedisServer
     """What was lost was taken; each further try takes again."""
     monkeypatch.setattr("throttle.wire.CONNECTIONS", (Counting,))
     monkeypatch.setattr(Counting, "sent", 0)
-    limiter = Limiter(server.client(), "warm")
-    limiter.acquire(LIMIT)
+    server.client().script_load(script("acquire").text)
     pool = redis.ConnectionPool(
         connection_class=Counting, port=server.port, max_connections=1, retry=Retry(NoBackoff(), retries)
     )
     client = redis.Redis(connection_pool=pool)
     with pytest.raises(StoreUnavailable, match="lost"):
-        Limiter(client, "tries").acquire(LIMIT)
+        Store(client).ask("acquire", ["b"], "peek - 1 1 0 0 1")
     ours, Counting.sent = Counting.sent, 0
     with pytest.raises(redis.ConnectionError):
         client.evalsha(script("acquire").sha, 1, "b", "peek - 1 1 0 0 1")

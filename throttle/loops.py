@@ -1,0 +1,187 @@
+"""How an `AsyncLimiter` reaches Redis: a client for each event loop, one time budget, one breaker."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
+
+import redis.asyncio as aioredis
+from redis.asyncio import connection as connections
+from redis.asyncio import sentinel
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+from redis.exceptions import NoScriptError, RedisError
+
+from throttle.breaker import Breaker
+from throttle.errors import StoreUnavailable, ThrottleError
+from throttle.reach import NOT_LATELY, PAUSES
+from throttle.scripts import script
+from throttle.store import check_url, translate, troubled
+from throttle.timely import tuning, unmaintained
+from throttle.wire import taking, watched
+
+if sys.version_info >= (3, 11):
+    from asyncio import timeout as time_limit
+else:
+    from async_timeout import timeout as time_limit  # redis-py brings it where Python does not
+
+POOLS = (connections.ConnectionPool, connections.BlockingConnectionPool, sentinel.SentinelConnectionPool)
+
+#: Connections used at once in one loop; more would wait for the loop itself.
+CONNECTIONS = 50
+
+#: What an `AsyncLimiter` can be made from.
+Source = "str | aioredis.Redis | Callable[[], aioredis.Redis]"
+
+
+class _Made(NamedTuple):
+    """A client, what takes a connection of it (`None` where the client must be asked itself), and how many at once."""
+
+    client: Any
+    take: Any
+    room: asyncio.Semaphore
+
+
+class AsyncReach:
+    """Asks scripts within a time budget, and not at all while the breaker is open. Starts no thread.
+
+    A connection belongs to the loop that made it, so each loop has a client of its own. A call that is cancelled
+    leaves no connection that still has an answer to come: redis-py closes that one.
+
+    Args:
+        source: URL, client, or factory of a client.
+        timeout: seconds one question may take, further tries included.
+        breaker: another than the usual, for tests.
+    """
+
+    def __init__(
+        self,
+        source: str | aioredis.Redis | Callable[[], aioredis.Redis],
+        timeout: float = 0.25,
+        breaker: Breaker | None = None,
+    ) -> None:
+        what: Any = source
+        if not isinstance(what, (str, aioredis.Redis)) and not callable(what):
+            name = f"{type(what).__module__}.{type(what).__name__}"
+            raise ThrottleError(f"{name} is no redis.asyncio.Redis, nor a URL or a factory of one")
+        self._source = check_url(source) if isinstance(source, str) else source
+        self.timeout, self.breaker, self._sleep = timeout, breaker or Breaker(), asyncio.sleep
+        self._made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
+
+    @property
+    def client(self) -> Any:
+        """The client of the running loop."""
+        return self._here().client
+
+    def _here(self) -> _Made:
+        loop = asyncio.get_running_loop()
+        made = self._made.get(loop)
+        if made is None:
+            client = self._connect()
+            ours = type(client) is aioredis.Redis and type(client.connection_pool) in POOLS and not watched(client)
+            size = min(CONNECTIONS, client.connection_pool.max_connections) if ours else CONNECTIONS
+            take = taking(client.connection_pool) if ours else None
+            made = self._made[loop] = _Made(client, take, asyncio.Semaphore(size))
+        return made
+
+    async def ask(self, name: str, keys: Sequence[str], *args: Any) -> Any:
+        """The script's reply.
+
+        Raises:
+            StoreUnavailable: Redis did not answer in time, or the breaker is open.
+        """
+        return await self.call(lambda: self._run(name, keys, args))
+
+    async def command(self, *command: Any) -> Any:
+        """One plain command, with the same errors."""
+        return await self.call(lambda: self.client.execute_command(*command))
+
+    async def call(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """What `call` returns, tried again as long as the budget lasts where Redis or the way to it is in trouble."""
+        if self.breaker.failed and not self.breaker.admits():
+            raise StoreUnavailable(NOT_LATELY)
+        try:
+            async with time_limit(self.timeout):
+                reply = await self._tries(call)
+        except asyncio.TimeoutError:
+            self.breaker.failure()
+            raise StoreUnavailable(f"Redis cannot serve: no answer within {self.timeout} s") from None
+        if self.breaker.failed:
+            self.breaker.success()
+        return reply
+
+    async def _tries(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        for pause in (*PAUSES, None):
+            try:
+                return await call()
+            except RedisError as exc:
+                if not troubled(exc):
+                    raise translate(exc) from exc
+                await self._drop()
+                if pause is None or self.breaker.open:
+                    self.breaker.failure()
+                    raise translate(exc) from exc
+                await self._sleep(pause)
+        raise AssertionError
+
+    async def _run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        made, here = script(name), self._here()
+        try:
+            if here.take:
+                return await _sent(here, made.packed(keys, args))
+            return await here.client.evalsha(made.sha, len(keys), *keys, *args)
+        except NoScriptError:
+            return await here.client.eval(made.text, len(keys), *keys, *args)
+
+    async def _drop(self) -> None:
+        """Let go of idle connections: they may lead to a server that is no master any more."""
+        pool = getattr(self.client, "connection_pool", None)
+        if pool is not None:
+            await pool.disconnect(inuse_connections=False)
+
+    async def aclose(self) -> None:
+        """Close the connections of the running loop; the next question makes new ones."""
+        made = self._made.pop(asyncio.get_running_loop(), None)
+        if made is not None and made.client is not self._source:
+            await made.client.connection_pool.disconnect()
+
+    def _connect(self) -> Any:
+        if isinstance(self._source, str):
+            return _ours(aioredis.Redis.from_url(self._source))
+        return _ours(self._source if isinstance(self._source, aioredis.Redis) else self._source())
+
+
+async def _sent(made: _Made, packed: bytes) -> Any:
+    """The reply to one command, by the short way: the client's own takes a third of a decision (`throttle.wire`).
+
+    A cancelled one is safe: the pool, the sending and the reading each clean up after themselves.
+    """
+    async with made.room:  # a pool that has no more fails those that come: wait, as long as the budget lasts
+        connection = await made.take()
+        try:
+            await connection.send_packed_command(packed)
+            return await connection.read_response(disable_decoding=True)
+        finally:
+            await made.client.connection_pool.release(connection)
+
+
+def _ours(client: Any) -> Any:
+    """A client like it, for this loop, that tries once and does not decode; of an unknown kind, itself."""
+    pool: Any = getattr(client, "connection_pool", None)
+    if type(client) is not aioredis.Redis or type(pool) not in POOLS:
+        return client
+    options = {name: value for name, value in pool.connection_kwargs.items() if not tuning(name)}
+    options.update(  # no timeouts: whoever waits for all of it looks at the clock
+        socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0), retry_on_error=[],
+        decode_responses=False, max_connections=pool.max_connections, connection_class=pool.connection_class,
+        **unmaintained(),
+    )  # fmt: skip
+    if isinstance(pool, connections.BlockingConnectionPool):
+        options["timeout"] = pool.timeout
+    if isinstance(pool, sentinel.SentinelConnectionPool):
+        options.update(is_master=pool.is_master, check_connection=pool.check_connection)
+        return aioredis.Redis(connection_pool=type(pool)(pool.service_name, pool.sentinel_manager, **options))
+    return aioredis.Redis(connection_pool=type(pool)(**options))
