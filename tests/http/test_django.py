@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+import redis
 from hypothesis import given, settings
 
 from tests.http import asgi_apps, django_project, wsgi_calls
@@ -118,6 +120,7 @@ def test_users_are_counted_apart(configured: Ask, ask: Ask) -> None:
     assert statuses(ask(*users)) == [200, 429, 200, 200, 429]
 
 
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
 def test_users_are_looked_up_only_where_a_rule_asks(configured: Ask, ask: Ask) -> None:
     configured({"limits": "9/min", "key": "address"}, {"limits": "9/min", "key": "user", "path": "/sms/<id>/"})
     ask(*paths("/", "/stream/", "/x"))
@@ -140,6 +143,7 @@ def test_what_views_raise_is_answered(configured: Ask, ask: Ask) -> None:
         assert answer["RateLimit"]
 
 
+@pytest.mark.filterwarnings("ignore:StreamingHttpResponse must consume")
 def test_b102_streams_are_streams(configured: Ask, ask: Ask) -> None:
     configured({"limits": "9/min"})
     [answer] = ask(*paths("/stream/"))
@@ -190,6 +194,35 @@ def test_head_is_refused_without_a_body(configured: Ask, ask: Ask) -> None:
     configured({"limits": "1/min"})
     _, refused = ask({}, {"method": "HEAD"})
     assert (refused.status, refused.body) == (429, b"")
+
+
+def sync_only(get_response: Any) -> Any:
+    """Middleware as people write it: everything outside it runs in threads, also under ASGI."""
+    return lambda request: get_response(request)
+
+
+def test_between_middleware_that_is_not_async(configured: Ask, ask: Ask) -> None:
+    inner = f"{__name__}.sync_only"
+    for order in ((LOGIN, OURS, inner), (inner, LOGIN, OURS)):
+        configured({"limits": "1/min", "key": "user", "name": order[0]}, middleware=order)
+        assert statuses(ask(*paths("/", "/async/"))) == [200, 429]
+
+
+@pytest.mark.parametrize("policy", ["open", "closed"])
+def test_b43_redis_stops_and_starts(own_server: RedisServer, configured: Ask, ask: Ask, policy: str) -> None:
+    configured({"limits": "1/min"}, REDIS=own_server.url(), ON_STORE_ERROR=policy, TIMEOUT=0.25)
+    assert statuses(ask({}, {})) == [200, 429]
+    own_server.stop()
+    configured({"limits": "1/min"}, REDIS=own_server.url(), ON_STORE_ERROR=policy, TIMEOUT=0.25)
+    for answer in ask({}, {}, *paths("/limited/")):
+        assert answer.status == (200 if policy == "open" else 503)
+        assert answer.all("Retry-After") == ([] if policy == "open" else ["30"])
+        assert not answer.all("RateLimit")
+    own_server.start()
+    until = time.monotonic() + 2
+    while statuses(ask({}, {})) != [200, 429] and time.monotonic() < until:
+        time.sleep(0.05)
+    assert time.monotonic() < until
 
 
 # -- the decorator -------------------------------------------------------------------------------------------
@@ -281,6 +314,7 @@ def test_a_decorated_function_that_is_no_view() -> None:
         ({"REDIS": "redis://x", "FIELDS": {"rest": 1}}, "rest"),
         ({"REDIS": "redis://x", "EXEMPT": ["/{a}{b}"]}, "EXEMPT: path '/{a}{b}'"),
         ({"GUARD": 7}, "GUARD 7 is no Guard"),
+        ({"GUARD": Guard(None), "RULES": []}, "RULES is for the guard made here"),
     ],
 )
 def test_what_makes_no_sense_is_told_when_the_server_starts(said: Any, problem: str) -> None:
@@ -310,6 +344,17 @@ def test_warnings() -> None:
     assert warned([]) == ["throttle.W001"]
     assert warned([OURS, *auth]) == ["throttle.W002"]
     assert warned([*auth, OURS]) == []
+
+
+def client() -> Any:
+    return redis.Redis.from_url(os.environ["TEST_REDIS_URL"])
+
+
+def test_a_factory_of_clients(server: RedisServer, configured: Ask, ask: Ask, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TEST_REDIS_URL", server.url())
+    for named in (client, f"{__name__}.client"):
+        configured({"limits": "1/min", "name": str(type(named))}, REDIS=named)
+        assert statuses(ask({}, {})) == [200, 429]
 
 
 def by_plan(asking: Any) -> str:

@@ -28,13 +28,10 @@ from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
-import throttle
-from throttle import Limiter
+from throttle import AsyncLimiter, Limiter
 from throttle.errors import ThrottleError
 from throttle.http import Identity
 from throttle.rules import Guard, Pattern, Rule
-
-AsyncLimiter = getattr(throttle, "AsyncLimiter", Limiter)
 
 _LIMITER = ("TIMEOUT", "ON_STORE_ERROR", "MODE", "DENIALS")
 _GUARD = ("API_KEY", "USER", "ON_REFUSED", "COST", "STYLE", "PREFLIGHTS")
@@ -98,6 +95,7 @@ class _Reader:
         self._said, self._wrong = said, wrong
 
     def own(self) -> tuple[Guard, Guard] | None:
+        self._wrong += [f"{name} is for the guard made here: say it to GUARD" for name in self._said if name != "GUARD"]
         guard = self._try("GUARD", lambda: _named(self._said["GUARD"]))
         if isinstance(guard, Guard):
             return guard, guard
@@ -114,7 +112,7 @@ class _Reader:
         if self._wrong:
             return None
         # An async client of the user's own belongs to one loop; theirs here is a sync one, which waits in a thread.
-        is_url = isinstance(self._said["REDIS"], str)
+        is_url = isinstance(_named(self._said["REDIS"]), str)
         awaited = self._try("REDIS", self._limiter, AsyncLimiter, scope) if is_url else limiter
         made = [self._try("", self._guard, one, rules, identity, exempt) for one in (limiter, awaited)]
         return None if self._wrong else (made[0], made[1])
