@@ -1,6 +1,11 @@
 """Rules for Flask: for the whole app, and on views, method views and blueprints.
 
-    throttle = Throttle(app, Guard(Limiter("redis://localhost", scope="site"), Rule("300/min", key="address")))
+    guard = Guard(
+        Limiter("redis://localhost", scope="site"),
+        Rule("300/min", key="address"),
+        user=lambda asking: current_user.get_id(),      # Flask-Login's
+    )
+    Throttle(app, guard)
 
     @app.post("/login")
     @limit(("10/min", "address"), ("5/min", user_name))

@@ -41,9 +41,10 @@ class ViewLimits:
     ) -> None:
         if not limits:
             raise TypeError('limit() needs a limit: @limit("10/min")')
-        self._methods = (methods,) if isinstance(methods, str) else None if methods is None else tuple(methods)
+        said = (methods,) if isinstance(methods, str) else tuple(methods or ())
+        self._methods = tuple(method.upper() for method in said)
         self._name = name
-        self._settings: dict[str, Any] = {"key": key, "methods": self._methods, "cost": cost}
+        self._settings: dict[str, Any] = {"key": key, "methods": self._methods or None, "cost": cost}
         self._limits = limits
         self._rules = {name: self._rule(name)}  # one for each route: bounded by their number
 
