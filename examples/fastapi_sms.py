@@ -22,7 +22,7 @@ from celery import Celery
 from fastapi import FastAPI
 from pydantic import BaseModel
 
-from throttle import Limiter, TokenBucket, throttled
+from throttle import AsyncLimiter, TokenBucket, throttled
 from throttle.fastapi import REFUSED, install
 from throttle.rules import Guard, Rule
 
@@ -70,7 +70,7 @@ def plan(asking):
 
 
 guard = Guard(
-    Limiter(REDIS, scope="examples.fastapi_sms"),
+    AsyncLimiter(REDIS, scope="examples.fastapi_sms"),
     Rule(("60/min", "address"), (plan, "api_key"), ("1000/s", None), path="/sms", methods="POST", name="sms"),
     Rule("300/min", key="address"),
     api_key=known_key,

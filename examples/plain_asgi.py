@@ -9,7 +9,7 @@ Run `uvicorn examples.plain_asgi:app`, then
 
 import os
 
-from throttle import Limiter
+from throttle import AsyncLimiter
 from throttle.asgi import ThrottleMiddleware
 from throttle.rules import Guard, Rule
 
@@ -20,6 +20,6 @@ async def hello(scope, receive, send):
         await send({"type": "http.response.body", "body": b"hello\n"})
 
 
-limiter = Limiter(os.environ.get("REDIS_URL", "redis://localhost:6379/0"), scope="examples.plain_asgi")
+limiter = AsyncLimiter(os.environ.get("REDIS_URL", "redis://localhost:6379/0"), scope="examples.plain_asgi")
 guard = Guard(limiter, Rule("10/min", key="address"), exempt="/health")
 app = ThrottleMiddleware(hello, guard)

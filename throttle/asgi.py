@@ -10,9 +10,9 @@ nothing is buffered. Responses of layers that stand outside this one, CORS for e
 A websocket is refused before it is accepted: with the whole answer where the server has the extension
 `websocket.http.response` (uvicorn and hypercorn do), else closed with 1008, which clients see as a 403.
 
-`BacklogFull` and `StoreUnavailable` that the app raises before it answers become a 503, if they get here: Starlette
-lets them through to middleware that was added to the app; Litestar needs an exception handler for them, that says
-`throttle.http.refusal(exc)`.
+`BacklogFull`, `StoreUnavailable` and `Throttled` that the app raises before it answers are answered, if they get here:
+Starlette lets them through to middleware that was added to the app; Litestar needs an exception handler for them, that
+says `throttle.views.answer_to(exc, guard)`.
 
 Source: the ASGI specification 3.0, with its extension "Websocket Denial Response".
 """
@@ -24,9 +24,9 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from throttle.asking import Asking, Ledger
-from throttle.errors import BacklogFull, StoreUnavailable
-from throttle.http import Refusal, refusal
+from throttle.http import Refusal
 from throttle.rules import Guard
+from throttle.views import ANSWERED, answer_to
 
 __all__ = ["GUARD", "ThrottleMiddleware", "asking_of", "refuse", "template_of"]
 
@@ -73,10 +73,10 @@ class ThrottleMiddleware:
                 await self.app(scope, receive, answer.send)
             else:
                 await refuse(scope, receive, send, outcome.refusal)
-        except (BacklogFull, StoreUnavailable) as error:
+        except ANSWERED as error:
             if answer.begun:
                 raise
-            await refuse(scope, receive, answer.send, refusal(error, self.guard.style))
+            await refuse(scope, receive, answer.send, answer_to(error, self.guard))
 
 
 class _Answer:

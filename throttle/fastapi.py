@@ -17,10 +17,10 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from throttle.asgi import GUARD, POLICY_VIOLATION, ThrottleMiddleware, asking_of, template_of
-from throttle.errors import BacklogFull, StoreUnavailable, ThrottleError
-from throttle.http import PROBLEM, Refusal, refusal
-from throttle.policing import ascii_text
-from throttle.rules import Asking, Guard, Limited, Rule
+from throttle.errors import ThrottleError
+from throttle.http import PROBLEM, Refusal
+from throttle.rules import Asking, Guard, Limited
+from throttle.views import ANSWERED, ViewLimits, answer_to
 
 try:
     from fastapi import FastAPI, HTTPException, Response, WebSocket, WebSocketException
@@ -76,7 +76,7 @@ def _detail(body: bytes) -> str:
 
 
 def install(app: FastAPI, guard: Guard) -> None:
-    """Limit an app: its middleware, and answers to `LimitExceeded`, `BacklogFull` and `StoreUnavailable`.
+    """Limit an app: its middleware, and answers to `LimitExceeded` and what the library raises in views.
 
     Middleware that is added later stands outside: add CORS after this, so that refusals get its headers too.
     Callables of rules find an `HTTPConnection` as `asking.request`.
@@ -87,7 +87,7 @@ def install(app: FastAPI, guard: Guard) -> None:
     """
 
     async def answered(connection: Any, error: Any) -> Response | None:
-        answer = _response(error.refusal if isinstance(error, LimitExceeded) else refusal(error, guard.style))
+        answer = _response(error.refusal if isinstance(error, LimitExceeded) else answer_to(error, guard))
         if not isinstance(connection, WebSocket):
             return answer
         if connection.application_state is WebSocketState.CONNECTING and _can_deny(connection.scope):
@@ -98,7 +98,7 @@ def install(app: FastAPI, guard: Guard) -> None:
 
     app.add_middleware(ThrottleMiddleware, guard=guard, request=HTTPConnection)
     handler: Any = answered  # for requests and websockets both, which its type cannot say
-    for error in (LimitExceeded, BacklogFull, StoreUnavailable):
+    for error in (LimitExceeded, *ANSWERED):
         app.add_exception_handler(error, handler)
 
 
@@ -125,15 +125,12 @@ def limit(
     Raises:
         ThrottleError: limits that make no sense; when asked, that there is no guard.
     """
-    rules = {name: Rule(*limits, key=key, cost=cost, name=name)}  # one for each route: bounded by their number
+    views = ViewLimits(*limits, key=key, cost=cost, name=name)
 
     async def throttle_limit(connection: HTTPConnection, response: Response) -> None:
         asking = asking_of(connection.scope)
         asking.request = connection
-        label = name or _label(connection.scope)
-        if label not in rules:
-            rules[label] = Rule(*limits, key=key, cost=cost, name=label)
-        outcome = await _guard(guard, connection.scope).acheck(asking, rules[label])
+        outcome = await _guard(guard, connection.scope).acheck(asking, views.rule(*_route(connection.scope)))
         if outcome.refusal is not None:
             raise _exception(connection.scope, outcome.refusal)
         if GUARD not in connection.scope:  # no middleware that adds them to whatever is answered
@@ -159,10 +156,9 @@ def _can_deny(scope: Any) -> bool:
     return "websocket.http.response" in (scope.get("extensions") or {})
 
 
-def _label(scope: Any) -> str:
-    """Methods and template of the route that was chosen; FastAPI keeps what including a router adds apart."""
+def _route(scope: Any) -> tuple[str, set[str]]:
+    """Template and methods of the route that was chosen; FastAPI keeps what including a router adds apart."""
     context = scope.get("fastapi", {}).get("effective_route_context")
     route = getattr(context, "starlette_route", None) or context or scope.get("route")
-    path = getattr(route, "path", None) or template_of(scope, scope.get("app")) or "-"
-    methods = sorted(set(getattr(route, "methods", None) or ()) - {"HEAD"})
-    return ascii_text(" ".join(part for part in (",".join(methods), path) if part))
+    template = getattr(route, "path", None) or template_of(scope, scope.get("app")) or "-"
+    return template, set(getattr(route, "methods", None) or ()) - {"HEAD"}

@@ -22,8 +22,9 @@ from starlette.routing import Host, Mount, Route, WebSocketRoute
 
 from tests.http.asgi_apps import DENIAL, call, hello, scope
 from tests.services import RedisServer
-from throttle import BacklogFull, Decision, Limiter, StoreUnavailable, TokenBucket
+from throttle import AsyncLimiter, BacklogFull, Decision, Limiter, StoreUnavailable, TokenBucket
 from throttle.asgi import ThrottleMiddleware, template_of
+from throttle.errors import Throttled
 from throttle.http import Identity, Refusal, refusal
 from throttle.rules import Asking, Guard, Rule
 
@@ -131,14 +132,19 @@ def test_websockets_are_refused_before_they_are_accepted(limiter: Limiter, exten
 # -- failures ------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("error", [BacklogFull("sms", 90.0, 30.2), StoreUnavailable("down")])
-def test_b109_what_the_app_raises_before_it_answers(limiter: Limiter, error: Exception) -> None:
+THROTTLED = Throttled(Decision(False, 1, 0, 7.5, 9.0, (TokenBucket("1/s", name="inner"),)))
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "wait"),
+    [(BacklogFull("sms", 90.0, 30.2), 503, "31"), (StoreUnavailable("down"), 503, "30"), (THROTTLED, 429, "8")],
+)
+def test_b109_what_the_app_raises_before_it_answers(limiter: Limiter, error: Exception, status: int, wait: str) -> None:
     async def app(scope: Any, receive: Any, send: Any) -> None:
         raise error
 
     answer = asyncio.run(call(ThrottleMiddleware(app, Guard(limiter, Rule("9/min")))))
-    assert answer.status == 503
-    assert answer["Retry-After"] == ("31" if isinstance(error, BacklogFull) else "30")
+    assert (answer.status, answer["Retry-After"]) == (status, wait)
     assert answer["Content-Type"] == "application/problem+json"
     assert answer["RateLimit"], "it was counted"
 
@@ -152,13 +158,29 @@ def test_what_the_app_raises_after_it_has_begun_is_the_servers(limiter: Limiter)
         asyncio.run(call(ThrottleMiddleware(app, Guard(limiter, Rule("9/min")))))
 
 
-def test_b43_a_store_that_is_down_is_a_503(own_server: RedisServer) -> None:
-    class Closed(Limiter):
-        def acquire(self, *limits: Any, **options: Any) -> Decision:
-            raise StoreUnavailable("down")
+@pytest.mark.parametrize(
+    ("policy", "statuses"), [("open", [200] * 4), ("closed", [503] * 4), ("local", [200, 200, 429, 429])]
+)
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+def test_b43_a_store_that_is_down(kind: Any, policy: str, statuses: list[int]) -> None:
+    limiter = kind("redis://localhost:1", scope="down", on_store_error=policy)
+    app = ThrottleMiddleware(hello, Guard(limiter, Rule("2/min", key="address")))
 
-    app = ThrottleMiddleware(hello, Guard(Closed(own_server.url()), Rule("9/min")))
-    assert asyncio.run(call(app)).status == 503
+    async def main() -> None:
+        answers = [await call(app) for _ in range(4)]
+        assert [answer.status for answer in answers] == statuses
+        assert [bool(answer.all("Retry-After")) for answer in answers] == [status != 200 for status in statuses]
+
+    asyncio.run(main())
+
+
+def test_many_at_once(server: RedisServer) -> None:
+    app = ThrottleMiddleware(hello, Guard(AsyncLimiter(server.url(), timeout=5), Rule("10/min", key="address")))
+
+    async def main() -> list[int]:
+        return [answer.status for answer in await asyncio.gather(*(call(app) for _ in range(30)))]
+
+    assert asyncio.run(main()).count(200) == 10
 
 
 def test_on_refused_is_awaited(limiter: Limiter) -> None:
@@ -327,6 +349,7 @@ def test_around_and_within_middleware_that_replaces_the_scope(limiter: Limiter) 
 # -- Litestar ------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # how parameters are declared changes between versions
 def test_litestar(limiter: Limiter, server: RedisServer) -> None:
     @get("/items/{id:int}")
     async def litestar_item(id: int) -> dict[str, int]:
@@ -358,8 +381,9 @@ def test_litestar(limiter: Limiter, server: RedisServer) -> None:
     assert len(server.client().keys()) == 1
 
 
-def test_b103_nothing_blocks_the_loop(limiter: Limiter, caplog: pytest.LogCaptureFixture) -> None:
-    app = ThrottleMiddleware(hello, Guard(limiter, Rule("9/min", key="address")))
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+def test_b103_nothing_blocks_the_loop(server: RedisServer, caplog: pytest.LogCaptureFixture, kind: Any) -> None:
+    app = ThrottleMiddleware(hello, Guard(kind(server.url(), timeout=5), Rule("9/min", key="address")))
 
     async def main() -> None:
         await call(app)  # connects, and imports what it needs

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 
 from tests.http.asgi_apps import DENIAL, Answer, call
 from tests.services import RedisServer
-from throttle import BacklogFull, Limiter, StoreUnavailable, ThrottleError, TokenBucket
+from throttle import BacklogFull, Decision, Limiter, StoreUnavailable, ThrottleError, TokenBucket
+from throttle.errors import Throttled
 from throttle.fastapi import REFUSED, LimitExceeded, install, limit
 from throttle.rules import Asking, Guard, Rule
 
@@ -208,9 +209,18 @@ def test_cors_around_it(limiter: Limiter) -> None:
     asyncio.run(main())
 
 
-@pytest.mark.parametrize("error", [BacklogFull("sms", 90.0, 30.2), StoreUnavailable("down")])
+@pytest.mark.parametrize(
+    ("error", "status", "wait"),
+    [
+        (BacklogFull("sms", 90.0, 30.2), 503, "31"),
+        (StoreUnavailable("down"), 503, "30"),
+        (Throttled(Decision(False, 1, 0, 7.5, 9.0, (TokenBucket("1/s", name="inner"),))), 429, "8"),
+    ],
+)
 @pytest.mark.parametrize("is_async", [True, False])
-def test_b109_a_view_that_cannot_enqueue(limiter: Limiter, error: Exception, is_async: bool) -> None:
+def test_b109_a_view_that_cannot_enqueue(
+    limiter: Limiter, error: Exception, status: int, wait: str, is_async: bool
+) -> None:
     app = FastAPI()
 
     def full() -> None:
@@ -222,8 +232,7 @@ def test_b109_a_view_that_cannot_enqueue(limiter: Limiter, error: Exception, is_
     app.post("/sms")(async_full if is_async else full)
     install(app, Guard(limiter, Rule("9/min", key="address")))
     answer = one(app, method="POST", path="/sms")
-    assert answer.status == 503
-    assert answer["Retry-After"] == ("31" if isinstance(error, BacklogFull) else "30")
+    assert (answer.status, answer["Retry-After"]) == (status, wait)
     assert answer["RateLimit"]
 
 
