@@ -35,11 +35,22 @@ class Contender:
     dispatches: bool = False
 
 
+STEINDAMM = ("steindamm[redis]==0.11.1",)
+
 CONTENDERS = (
     Contender("Celery `rate_limit`", "celery_rate_limit", tenants=False, decides=False),
     Contender("recipe: Lua bucket + `retry(hint)`", "retry_hint"),
     Contender("celery-throttle 0.1.0b1", "celery_throttle", ("celery-throttle==0.1.0b1",), (3, 12), dispatches=True),
-    Contender("steindamm 0.11.1", "steindamm", ("steindamm[redis]==0.11.1",), (3, 11)),
+    Contender("steindamm 0.11.1", "steindamm", STEINDAMM, (3, 11)),
+    Contender("**celery-throttled**", "ours", None),
+)
+
+#: Those that requests are asked of: each has `asks(client, quota)`. Of limits, the extra would bring an older redis-py.
+ASKED = (
+    Contender("limits 5.8.0", "limits", ("limits==5.8.0",)),
+    Contender("throttled-py 3.5.0", "throttled_py", ("throttled-py==3.5.0",)),
+    Contender("pyrate-limiter 4.5.1", "pyrate_limiter", ("pyrate-limiter==4.5.1",)),
+    Contender("steindamm 0.11.1", "steindamm", STEINDAMM, (3, 11)),
     Contender("**celery-throttled**", "ours", None),
 )
 
@@ -48,7 +59,7 @@ def python_of(contender: Contender) -> str | None:
     """Its interpreter, with all it needs; None where this machine has no Python new enough."""
     if contender.packages is None:
         return sys.executable
-    place = HOME / contender.module
+    place = HOME / _named(contender.packages)
     python = place / "bin" / "python"
     if not (place / "done").exists():
         base = _interpreter(contender.python)
@@ -63,6 +74,11 @@ def python_of(contender: Contender) -> str | None:
         subprocess.run([*pip, "celery[redis]", *same, *contender.packages], check=True)
         (place / "done").touch()
     return str(python)
+
+
+def _named(packages: tuple[str, ...]) -> str:
+    """One environment for all contenders of the same packages."""
+    return re.sub(r"\[.*?\]", "", "+".join(packages)) or "celery"
 
 
 def _interpreter(least: tuple[int, int]) -> str | None:

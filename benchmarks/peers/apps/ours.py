@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from benchmarks.peers.apps.common import LIMITER, make_app, started
-from throttle import Limiter, TokenBucket, throttled
+from benchmarks.peers.apps.common import BUCKET, COUNTERS, FIXED, LIMITER, LOG, Ask, in_turn, make_app, started
+from throttle import FixedWindow, Limiter, SlidingLog, SlidingWindow, TokenBucket, throttled
 
 app = make_app()
 app.conf.throttle_redis_url = LIMITER
@@ -32,3 +32,23 @@ def submit_tenant(who, n):
 def decide(client):
     limiter, limit = Limiter(client, "decide"), TokenBucket("1000000/s", burst=1_000_000)
     return lambda: limiter.acquire(limit, key="u1")
+
+
+def asks(client, quota):
+    rate = f"{quota}/h"
+    kinds = {
+        BUCKET: TokenBucket(rate, burst=quota),
+        FIXED: FixedWindow(rate),
+        LOG: SlidingLog(rate),
+        COUNTERS: SlidingWindow(rate),
+    }
+    usual, forgetful = Limiter(client, "asks"), Limiter(client, "asks-0", denials=0)
+    return [ask(kind, usual, limit, "") for kind, limit in kinds.items()] + [
+        ask(kind, forgetful, limit, ", `denials=0`") for kind, limit in kinds.items()
+    ]
+
+
+def ask(kind, limiter, limit, setting):
+    user = in_turn(lambda n: f"u{n}")
+    how = f"`acquire`, {type(limit).__name__}{setting}"
+    return Ask(kind, how, "remaining, reset, retry after", lambda: limiter.acquire(limit, key=user()))

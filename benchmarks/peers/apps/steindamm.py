@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from functools import cache
 
-from steindamm import SyncRedisTokenBucket
+from steindamm import MaxSleepExceededError, SyncRedisTokenBucket
 
-from benchmarks.peers.apps.common import make_app, started, store
+from benchmarks.peers.apps.common import BUCKET, Ask, in_turn, make_app, started, store
 
 app = make_app()
 
@@ -46,3 +46,20 @@ def decide(client):
             pass
 
     return ask
+
+
+def asks(client, quota):
+    def made(n):
+        hour = {"refill_frequency": 3600 / quota, "expiry": 3600}
+        return SyncRedisTokenBucket(connection=client, name=f"asks:u{n}", capacity=quota, max_sleep=1e-3, **hour)
+
+    user = in_turn(made)
+
+    def ask():
+        try:
+            with user():
+                return (True,)
+        except MaxSleepExceededError as error:
+            return False, str(error)  # "would sleep 59.97s"
+
+    return [Ask(BUCKET, "`with bucket`, `max_sleep`", "retry after, in a text", ask)]
