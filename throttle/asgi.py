@@ -98,7 +98,7 @@ class _Answer:
         if not self._ledger.fields:
             return message
         headers = list(message.get("headers") or ())
-        missing = self._ledger.missing((bytes(name).decode("latin-1") for name, _ in headers), status)
+        missing = self._ledger.missing([str(name, "latin-1") for name, _ in headers], status)
         return {**message, "headers": headers + _pairs(missing)} if missing else message
 
 
