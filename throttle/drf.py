@@ -14,6 +14,9 @@ They take the place of the framework's own, by the same names, scopes and rates;
 given the `Asking` (tiers), or a list of these. All of one view are asked in one decision: what one refuses is not taken
 from the others, and the wait is the longest.
 
+Users whom the framework's own authentication finds (tokens) are known to these alone: middleware and
+`throttle.django.limit` come before it.
+
 A refusal is the framework's `Throttled`, so exception handlers get it. Whatever they make of it, and every other
 answer, gets the fields that are missing, `Retry-After` included. `BacklogFull`, `StoreUnavailable` and `Throttled` that
 a view raises are answered by `throttle.django.ThrottleMiddleware`, or by `exception_handler`.

@@ -30,7 +30,7 @@ from throttle.views import ANSWERED, answer_to
 if TYPE_CHECKING:
     from _typeshed.wsgi import StartResponse, WSGIApplication, WSGIEnvironment
 
-__all__ = ["ThrottleMiddleware", "asking_of", "refuse", "waits"]
+__all__ = ["ThrottleMiddleware", "asking_of", "headers_of", "refuse", "waits"]
 
 
 class ThrottleMiddleware:
@@ -126,19 +126,24 @@ def waits(guard: Guard) -> Guard:
 def asking_of(environ: WSGIEnvironment) -> Asking:
     """A WSGI request as limits see it; the request's ledger is kept in the environ."""
     root = _decoded(environ.get("SCRIPT_NAME") or "").rstrip("/")
-    headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
-    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
-        if environ.get(name):
-            headers[name.replace("_", "-")] = environ[name]
     return Asking(
         method=environ["REQUEST_METHOD"],
         path=root + (_decoded(environ.get("PATH_INFO") or "") or "/"),
         peer=environ.get("REMOTE_ADDR") or None,
-        headers=headers,
+        headers=headers_of(environ),
         root=root,
         request=environ,
         ledger=Ledger.of(environ),
     )
+
+
+def headers_of(environ: WSGIEnvironment) -> dict[str, str]:
+    """The header fields of a request, several lines of one as the server joined them."""
+    headers = {name[5:].replace("_", "-"): value for name, value in environ.items() if name.startswith("HTTP_")}
+    for name in ("CONTENT_TYPE", "CONTENT_LENGTH"):
+        if environ.get(name):
+            headers[name.replace("_", "-")] = environ[name]
+    return headers
 
 
 def _decoded(text: str) -> str:

@@ -15,6 +15,7 @@ from django.urls import Resolver404, resolve
 from throttle.asking import Asking, Ledger, Outcome
 from throttle.http import Refusal
 from throttle.rules import Guard, Rule
+from throttle.wsgi import headers_of
 
 _USERS = ("user", "who")
 
@@ -29,7 +30,7 @@ def asking_of(request: Any) -> Asking:
         method=request.method or "GET",
         path=request.path,
         peer=request.META.get("REMOTE_ADDR") or None,
-        headers=request.headers,
+        headers=headers_of(request.META),  # request.headers would be remembered, as they were before later middleware
         root=request.path.removesuffix(request.path_info),
         request=request,
         route=_template(request.resolver_match),
