@@ -236,9 +236,9 @@ def test_b43_redis_stops_and_starts(own_server: RedisServer, configured: Ask, as
         assert not answer.all("RateLimit")
     own_server.start()
     until = time.monotonic() + 2
-    while statuses(ask({}, {})) != [200, 429] and time.monotonic() < until:
+    while 429 not in (seen := statuses(ask({}, {}))) and time.monotonic() < until:
         time.sleep(0.05)
-    assert time.monotonic() < until
+    assert 429 in seen
 
 
 # -- the decorator -------------------------------------------------------------------------------------------
