@@ -1,12 +1,15 @@
-"""Row 9: one decision against a bare GET and a minimal EVALSHA, interleaved on the same connection."""
+"""Row 9: one decision against a bare GET and a minimal EVALSHA, interleaved; refused again; and without Redis."""
 
 from __future__ import annotations
+
+import time
 
 import redis
 
 from benchmarks.figures import Row, at_most, median
 from benchmarks.rig import Rig, progress
-from benchmarks.timing import BATCH, interleaved, ratio
+from benchmarks.timing import BATCH, interleaved, ratio, timed
+from tests.services import free_port
 from throttle import Limiter, TokenBucket
 
 LIMIT = TokenBucket("1000000/s", burst=1_000_000)
@@ -43,4 +46,44 @@ def measure(rig: Rig) -> list[Row]:
             at_most(more, 1.25), f"{p50['three']:.0f} µs against {p50['acquire']:.0f} µs",
         ),
         Row("one decision / minimal EVALSHA", f"{script:.3f}", note=f"{p50['evalsha']:.0f} µs, {bare:.3f} of a GET"),
+        denial(client),
+        stopped(rounds),
     ]  # fmt: skip
+
+
+def denial(client: redis.Redis) -> Row:
+    """A key that is refused asks again; Redis is asked once a second."""
+    limiter, limit = Limiter(client, "bench-denial"), TokenBucket("1/h")
+    for limits in ([limit], [limit, *THREE]):
+        limiter.acquire(*limits, key="u1")
+        limiter.acquire(*limits, key="u1")
+    before = commands(client)
+    began, took = time.monotonic(), []
+    while time.monotonic() - began < 0.5:
+        took.append(timed(lambda: limiter.acquire(limit, key="u1")) * 1e6)
+    asked = commands(client) - before - 1  # INFO itself
+    several = timed(lambda: limiter.acquire(limit, *THREE, key="u1")) * 1e6
+    return Row(
+        "a refused key asks again within its time, p50, µs", f"{median(took):.2f}", "≤ 5, 0 commands",
+        at_most(median(took), 5) and asked == 0,
+        f"{len(took) * BATCH} calls, {asked} commands; refused by one of four limits: {several:.2f}",
+    )  # fmt: skip
+
+
+def commands(client: redis.Redis) -> int:
+    return int(client.info("stats")["total_commands_processed"])  # type: ignore[index]
+
+
+def stopped(rounds: int) -> Row:
+    """Nobody listens; the breaker is open. One call a second tries all the same, and is among these."""
+    limiter = Limiter(f"redis://127.0.0.1:{free_port()}", "bench-stopped")
+    first = []
+    for _ in range(3):
+        began = time.monotonic()
+        limiter.acquire(LIMIT, key="u1")
+        first.append((time.monotonic() - began) * 1e3)
+    took = [timed(lambda: limiter.acquire(LIMIT, key="u1")) * 1e6 for _ in range(rounds)]
+    return Row(
+        "Redis stopped: added per call once the breaker is open, p50, µs", f"{median(took):.2f}", "≤ 100",
+        at_most(median(took), 100), f"the first three took {max(first):.0f} ms at most, with their further tries",
+    )  # fmt: skip

@@ -38,7 +38,7 @@ _SERVER_WORDS = ("READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN",
 #: What is wrong as a rule with a URL that cannot be read.
 QUOTE = "quote what is special in its password, with urllib.parse.quote(password, safe='')"
 
-SCHEMES = ("redis", "rediss", "unix", "redis+socket")
+SCHEMES = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
 
 #: What a store can be made from.
 Source = "str | redis.Redis | Callable[[], redis.Redis]"
@@ -60,6 +60,8 @@ def check_url(url: str) -> str:
         raise ThrottleError(f"{found}; say redis://, rediss:// or unix://")
     for word in ("NONE", "OPTIONAL", "REQUIRED"):  # kombu's spelling
         url = url.replace(f"ssl_cert_reqs=CERT_{word}", f"ssl_cert_reqs={word.lower()}")
+    if scheme in ("valkey", "valkeys"):
+        return scheme.replace("valkey", "redis") + url[len(scheme) :]
     if scheme == "redis+socket":  # kombu's name for it
         return url.replace("redis+socket://", "unix://", 1).replace("virtual_host=", "db=")
     return url
