@@ -18,9 +18,10 @@ from redis.exceptions import NoScriptError, RedisError
 from throttle.breaker import Breaker
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.reach import NOT_LATELY, PAUSES
-from throttle.scripts import script
+from throttle.scripts import packed, script
 from throttle.store import check_url, translate, troubled
 from throttle.timely import tuning, unmaintained
+from throttle.together import Together
 from throttle.wire import taking, watched
 
 if sys.version_info >= (3, 11):
@@ -30,19 +31,15 @@ else:
 
 POOLS = (connections.ConnectionPool, connections.BlockingConnectionPool, sentinel.SentinelConnectionPool)
 
-#: Connections used at once in one loop; more would wait for the loop itself.
-CONNECTIONS = 50
-
 #: What an `AsyncLimiter` can be made from.
 Source = "str | aioredis.Redis | Callable[[], aioredis.Redis]"
 
 
 class _Made(NamedTuple):
-    """A client, what takes a connection of it (`None` where the client must be asked itself), and how many at once."""
+    """A client, and what asks over its connections by the short way (`None`: it must be asked itself)."""
 
     client: Any
-    take: Any
-    room: asyncio.Semaphore
+    together: Together | None
 
 
 class AsyncReach:
@@ -82,9 +79,9 @@ class AsyncReach:
         if made is None:
             client = self._connect()
             ours = type(client) is aioredis.Redis and type(client.connection_pool) in POOLS and not watched(client)
-            size = min(CONNECTIONS, client.connection_pool.max_connections) if ours else CONNECTIONS
-            take = taking(client.connection_pool) if ours else None
-            made = self._made[loop] = _Made(client, take, asyncio.Semaphore(size))
+            pool = client.connection_pool if ours else None
+            together = Together(taking(pool), pool.release, self.timeout) if pool else None
+            made = self._made[loop] = _Made(client, together)
         return made
 
     async def ask(self, name: str, keys: Sequence[str], *args: Any) -> Any:
@@ -97,7 +94,7 @@ class AsyncReach:
 
     async def command(self, *command: Any) -> Any:
         """One plain command, with the same errors."""
-        return await self.call(lambda: self.client.execute_command(*command))
+        return await self.call(lambda: self._sent(packed(*command), command))
 
     async def call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """What `call` returns, tried again as long as the budget lasts where Redis or the way to it is in trouble."""
@@ -130,16 +127,26 @@ class AsyncReach:
     async def _run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
         made, here = script(name), self._here()
         try:
-            if here.take:
-                return await _sent(here, made.packed(keys, args))
+            if here.together:
+                return await here.together.ask(made.packed(keys, args))
             return await here.client.evalsha(made.sha, len(keys), *keys, *args)
         except NoScriptError:
-            return await here.client.eval(made.text, len(keys), *keys, *args)
+            command = ("EVAL", made.text, len(keys), *keys, *args)
+            return await self._sent(packed(*command), command)
+
+    async def _sent(self, wire: bytes, command: Sequence[Any]) -> Any:
+        """One way for all: a pool of one connection has no other."""
+        here = self._here()
+        return await (here.together.ask(wire) if here.together else here.client.execute_command(*command))
 
     async def _drop(self) -> None:
         """Let go of idle connections: they may lead to a server that is no master any more."""
-        pool = getattr(self.client, "connection_pool", None)
+        here = self._here()
+        pool = getattr(here.client, "connection_pool", None)
         if pool is not None:
+            held = here.together.drop() if here.together else None
+            if held is not None:
+                await pool.release(held)
             await pool.disconnect(inuse_connections=False)
 
     async def aclose(self) -> None:
@@ -152,20 +159,6 @@ class AsyncReach:
         if isinstance(self._source, str):
             return _ours(aioredis.Redis.from_url(self._source))
         return _ours(self._source if isinstance(self._source, aioredis.Redis) else self._source())
-
-
-async def _sent(made: _Made, packed: bytes) -> Any:
-    """The reply to one command, by the short way: the client's own takes a third of a decision (`throttle.wire`).
-
-    A cancelled one is safe: the pool, the sending and the reading each clean up after themselves.
-    """
-    async with made.room:  # a pool that has no more fails those that come: wait, as long as the budget lasts
-        connection = await made.take()
-        try:
-            await connection.send_packed_command(packed)
-            return await connection.read_response(disable_decoding=True)
-        finally:
-            await made.client.connection_pool.release(connection)
 
 
 def _ours(client: Any) -> Any:

@@ -38,6 +38,7 @@ class Quota(Counted):
 
     kind: ClassVar[str] = "quota"
 
+    quota: int = field(init=False, repr=False)  # what tells two apart, as there is no rate
     per: str = field(default="month", kw_only=True)
     tz: str | tzinfo = field(default="UTC", kw_only=True)
 

@@ -63,11 +63,7 @@ class Script:
 
     def packed(self, keys: Sequence[str], args: Sequence[Any]) -> bytes:
         """Its EVALSHA as it goes over the wire."""
-        packed = b"*%d\r\n%b" % (len(keys) + len(args) + 3, self._name)
-        for item in (len(keys), *keys, *args):
-            data = item if isinstance(item, bytes) else str(item).encode()
-            packed += b"$%d\r\n%b\r\n" % (len(data), data)
-        return packed
+        return b"*%d\r\n%b%b" % (len(keys) + len(args) + 3, self._name, _items((len(keys), *keys, *args)))
 
     def packed_text(self, keys: Sequence[str], text: str) -> bytes:
         """The same with one argument, all ASCII: for one key in 1 µs where that takes 3, of the 100 of a decision."""
@@ -76,6 +72,16 @@ class Script:
             return f"{self._one}${len(key)}\r\n{key}\r\n${len(text)}\r\n{text}\r\n".encode("ascii")
         items = "".join([f"${len(item)}\r\n{item}\r\n" for item in (str(len(keys)), *keys, text)])
         return b"*%d\r\n%b%b" % (len(keys) + 4, self._name, items.encode("ascii"))
+
+
+def packed(*command: Any) -> bytes:
+    """Any command as it goes over the wire (RESP)."""
+    return b"*%d\r\n%b" % (len(command), _items(command))
+
+
+def _items(items: Sequence[Any]) -> bytes:
+    datas = [item if isinstance(item, bytes) else str(item).encode() for item in items]
+    return b"".join([b"$%d\r\n%b\r\n" % (len(data), data) for data in datas])
 
 
 @cache

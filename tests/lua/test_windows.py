@@ -307,3 +307,9 @@ def test_they_print_themselves(kind: Any) -> None:
     limit = kind("10/min", name="api")
     assert repr(limit) == f"{kind.__name__}('10/min', name='api')"
     assert eval(repr(limit)) == limit
+
+
+def test_quotas_of_different_counts_are_different() -> None:
+    assert Quota(5, "day") != Quota(10, "day")
+    assert Quota(5, "day") != Quota(5, "week")
+    assert {Quota(5, "day"), Quota(5, "day")} == {Quota(5, "day")}

@@ -212,9 +212,16 @@ def _state(said: _Said) -> str:
         parameters |= {"a": said.remaining, "w": said.reset}
         if said.cost is not None:
             parameters["c"] = _integer(said.cost)
+    name = said.decision.policies[0].label
     if said.pk is not None:
-        parameters["pk"] = said.pk
-    return _text([(next(iter(said.policies)), parameters)])
+        return _text([(name, {**parameters, "pk": said.pk})])
+    # Whole numbers are written as they stand; the library takes 15 µs over what is the only change between answers.
+    return _quoted(name) + "".join([f";{parameter}={number}" for parameter, number in parameters.items()])
+
+
+@lru_cache(1024)
+def _quoted(name: str) -> str:
+    return _text([(name, {})])
 
 
 def _named(said: _Said) -> str:
