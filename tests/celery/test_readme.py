@@ -41,7 +41,7 @@ def test_python_blocks_run_in_order(project: Path, server: RedisServer, capsys: 
     for block in PYTHON[2:]:
         exec(here(block, server), names)
     assert waiting.depth() == 0  # the last word of "look and act" is purge()
-    assert len(PYTHON) == 7
+    assert len(PYTHON) == 9
 
 
 def test_the_worker_command_runs_the_tasks(project: Path, server: RedisServer) -> None:
