@@ -38,7 +38,7 @@ URLS = {
     "redis+socket:///run/redis.sock?virtual_host=3": ("UnixDomainSocketConnection", {"db": 3}),
     "valkey://localhost:6379/1": ("Connection", {"host": "localhost", "db": 1}),
     "valkeys://localhost": ("SSLConnection", {"host": "localhost"}),
-    "redis://localhost?protocol=3&decode_responses=True": ("Connection", {"protocol": 3, "decode_responses": False}),
+    "redis://localhost?db=3&decode_responses=True": ("Connection", {"db": 3, "decode_responses": False}),
 }  # fmt: skip
 
 
@@ -273,7 +273,7 @@ def test_a_quick_look_before_each_command_sees_what_the_long_one_sees(kind: str,
     limiter = Limiter(KINDS[kind](server.port), "looks", on_store_error="closed", timeout=5)
     assert limiter.acquire(LIMIT).remaining == 999
     pool = limiter._store.client.connection_pool
-    connection = pool.get_connection()
+    connection: Any = limiter._store._pooled._take()  # type: ignore[union-attr]
     assert connection._watch is not None
     connection.send_command("PING")
     server.client().ping()
