@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from throttle.errors import InvalidRate
 from throttle.keyed import Of
-from throttle.limits import TokenBucket, check_units
+from throttle.limits import check_units, of_rate
 from throttle.question import Asked
 from throttle.rates import Rate
 from throttle.templates import Arguments, applied, maker, names_in
 from throttle.windows import Counted
-
-_MOST = 10**9  # units of a burst
 
 
 def limit_of(said: Any) -> Any:
@@ -23,10 +20,7 @@ def limit_of(said: Any) -> Any:
     Raises:
         InvalidRate: a rate outside the grammar.
     """
-    if isinstance(said, (str, tuple, Rate)) and not isinstance(said, Of):
-        rate = Rate.parse(said)
-        return TokenBucket(rate, 1 if rate is None else max(1, min(math.floor(rate.count), _MOST)))
-    return said
+    return of_rate(said) if isinstance(said, (str, tuple, Rate)) and not isinstance(said, Of) else said
 
 
 class Calls:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
-from typing import ClassVar
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar
 from urllib.parse import quote
 
 from throttle.errors import CostExceedsLimit, InvalidRate
@@ -15,6 +15,7 @@ from throttle.rates import Rate
 from throttle.windows import Counted
 
 DAY = 86400 * 10**6  # µs
+MOST = 10**9  # units of a burst
 
 #: Whom a limit counts apart: a template over the task's arguments, a value, or a callable given them.
 Key = "str | int | Callable[..., object] | None"
@@ -204,6 +205,17 @@ def policy_of(limit: Limit, unnamed: str) -> str:
     """What its buckets are called in Redis. Each kind of state has names of its own: a limit may become another."""
     policy = stored_name(limit.name or unnamed)
     return f"{policy}.{limit.kind}" if isinstance(limit, Counted) else policy
+
+
+@lru_cache(256)
+def of_rate(said: Any) -> TokenBucket | None:
+    """What a rate alone means to requests: a whole period's count may come at once.
+
+    Raises:
+        InvalidRate: a rate outside the grammar.
+    """
+    rate = Rate.parse(said)
+    return None if rate is None else TokenBucket(rate, max(1, min(math.floor(rate.count), MOST)))
 
 
 def check_units(cost: object) -> int:

@@ -14,7 +14,6 @@ import json
 import math
 import time
 from collections.abc import Awaitable, Callable, Generator
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -23,7 +22,7 @@ from throttle.decision import Decision
 from throttle.errors import CostExceedsLimit, StoreUnavailable, ThrottleError
 from throttle.http import PROBLEM, Refusal, refusal
 from throttle.keyed import Of
-from throttle.limits import Limit, TokenBucket
+from throttle.limits import Limit, TokenBucket, of_rate
 from throttle.rates import Rate
 from throttle.windows import Counted
 
@@ -209,13 +208,7 @@ def limit_of(said: Any) -> Any:
         return said
     if not isinstance(said, (str, tuple, Rate)):
         raise TypeError(f'{said!r} is no limit: say "10/min", TokenBucket("10/min", 20), … or a callable')
-    return _of_rate(said)
-
-
-@lru_cache(256)
-def _of_rate(said: Any) -> TokenBucket | None:
-    rate = Rate.parse(said)
-    return None if rate is None else TokenBucket(rate, max(1, min(math.floor(rate.count), _MOST)))
+    return of_rate(said)
 
 
 def in_rule(limit: Any, rule: str) -> Any:
@@ -232,7 +225,7 @@ def in_rule(limit: Any, rule: str) -> Any:
 
 def _said(limit: Any) -> str:
     """In short where its burst is what requests take it for."""
-    return str(limit.rate) if limit == _of_rate(limit.rate) else str(limit)
+    return str(limit.rate) if limit == of_rate(limit.rate) else str(limit)
 
 
 def _renamed(limit: Limit, name: str | None, without_key: bool) -> Limit:

@@ -293,7 +293,7 @@ def test_rule_2_nobody_overtakes_who_waits_for_the_common_limit(backlog: Make, c
 
 
 def test_what_has_expired_does_not_wait_for_its_eta(backlog: Make, clock: FakeClock) -> None:
-    """The clock stepped back to before its ETA, after its expiry: the scheduler would look again and again till then."""
+    """The clock stepped back to before its ETA, after its expiry: the scheduler would look without pause till then."""
     made, now = backlog(TokenBucket("10/s", key="{k}")), clock()
     made.submit(entry("x", "a", keys=("a",), eta=now + 100 * 10**6, expires=now + 10 * 10**6))
     clock.advance(100)
