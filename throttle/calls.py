@@ -7,7 +7,7 @@ from typing import Any
 
 from throttle.errors import InvalidRate
 from throttle.keyed import Of
-from throttle.limits import check_units, of_rate
+from throttle.limits import TokenBucket, check_units, of_rate
 from throttle.question import Asked
 from throttle.rates import Rate
 from throttle.templates import Arguments, applied, maker, names_in
