@@ -25,6 +25,9 @@ for a = 6, #ARGV, 6 do
   redis.call('HSET', LIMITS, whole((a - 6) / 6 + 1), spec)
 end
 redis.call('PEXPIRE', LIMITS, MONTH_MS)
+if before and pace_opened(before, limits_read(now)) then
+  lane_reconsider(now, ARGV[4], ARGV[5])
+end
 if before and not pace_rescale(before, limits_read(), now) then return 0 end
 lane_reconsider(now, ARGV[4], ARGV[5])
 return 1

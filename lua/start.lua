@@ -10,7 +10,7 @@
 -- REPLY  {'go', wait (us), slot (us), slack (us)}  run the body in so long, up to slack later (else: 'late')
 --        {'hold', wait (us), slot (us)}  ask in so long: 'begin' after 'take', else 'done'. A crash meanwhile
 --                                        loses nothing
---        {'wait', wait (us)}             not counted; 'take' again in so long
+--        {'wait', wait (us)}             not counted; ask the same again in so long
 --        {'full', wait (us)}             it would wait longer than it may
 --        {'parked'} | {'stale'} | error UNDECLARED
 --
@@ -52,19 +52,19 @@ elseif mode == 'done' then
 else
   at, planned = turn_moment(limits, costs, slot, now, tats, begun, mode == 'late')
 end
-if limits.counted and at - now > math.max(far, tonumber(ARGV[13])) and ARGV[13] ~= '0' and mode ~= 'late' then
-  flight_end(id)
-  return {'full', math.ceil(math.min(at, NEVER) - now)}
-end
-if at - now > far and mode ~= 'late' then
-  local value = current and redis.call('HGET', MESSAGES, id)
+if at - now > far then
+  local longest, used_up = tonumber(ARGV[13]), turn_used_up(limits, tats, now)
+  if taking and longest > 0 and used_up > math.max(far, longest) then
+    flight_end(id)
+    return {'full', math.ceil(used_up)}
+  end
+  local value = current and mode ~= 'late' and redis.call('HGET', MESSAGES, id)
   if value then
     turn_later(entry_read(id, value), limits, tats, now)
     wake(now, channel, scope)
     return {'parked'}
-  elseif taking then
-    return {'wait', far}
   end
+  return {'wait', taking and far or math.ceil(math.min(at - now - near, 1000000))} -- nothing counted: ask again
 end
 
 local flying, slack = redis.call('ZCARD', FLIGHT), mode == 'done' and 0 or far

@@ -57,7 +57,7 @@ class Answers:
         except CostExceedsLimit as error:
             if self.shadow is None:
                 raise
-            self.shadow.note(error)
+            self.shadow.note(f"cost {error.cost} exceeds capacity {error.capacity}")
             return None
 
     def known(self, question: Question) -> Decision | None:

@@ -146,7 +146,7 @@ class Backlog(Declared):
     def estimate(self, lane: str, keys: Sequence[str], costs: Sequence[int], rank: int = 0) -> tuple[float, int]:
         """Seconds until a task that came now would start (infinite while closed), and tasks that go before it."""
         args = [lane, rank, ",".join(keys), ",".join(map(str, costs))]
-        wait, ahead = self._declared("estimate", args)
+        wait, ahead = self._declared("estimate", args, self._buckets(keys) if self._counted else ())
         return (wait / 1e6 if wait >= 0 else math.inf), ahead
 
     def lane(self, key: Sequence[object]) -> str:

@@ -109,7 +109,9 @@ class Gate:
         try:
             resolved = self._spec.resolve(*call, self._place.store.namer.identity)
             own = ticket if ticket and ticket.scope == self._backlog.tag else None
-            entry = self._place.entry(resolved, about, Envelope.of(message), own.id if own else "", self._spec.bounds)
+            entry = self._place.entry(
+                resolved, about, Envelope.of(message), own.id if own else "", self._spec.bounds_of(about)
+            )
             copy = (int(about.get("retries") or 0), str(message.delivery_tag))
             verdict = self._backlog.gate(entry, own.number if own else "", again=again, copy=copy)
         except StoreUnavailable as exc:

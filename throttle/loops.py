@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
@@ -28,6 +29,9 @@ if sys.version_info >= (3, 11):
     from asyncio import timeout as time_limit
 else:
     from async_timeout import timeout as time_limit  # redis-py brings it where Python does not
+
+#: Seconds after its time that a timeout comes when the loop stood still: then that, not Redis, was late.
+STALL = 0.03
 
 POOLS = (connections.ConnectionPool, connections.BlockingConnectionPool, sentinel.SentinelConnectionPool)
 
@@ -77,6 +81,8 @@ class AsyncReach:
         loop = asyncio.get_running_loop()
         made = self._made.get(loop)
         if made is None:
+            for ended in [known for known in self._made if known.is_closed()]:  # what was made for it keeps it alive
+                del self._made[ended]
             client = self._connect()
             ours = type(client) is aioredis.Redis and type(client.connection_pool) in POOLS and not watched(client)
             pool = client.connection_pool if ours else None
@@ -100,11 +106,13 @@ class AsyncReach:
         """What `call` returns, tried again as long as the budget lasts where Redis or the way to it is in trouble."""
         if self.breaker.failed and not self.breaker.admits():
             raise StoreUnavailable(NOT_LATELY)
+        begun = time.monotonic()
         try:
             async with time_limit(self.timeout):
                 reply = await self._tries(call)
         except asyncio.TimeoutError:
-            self.breaker.failure()
+            if time.monotonic() - begun < self.timeout + STALL:
+                self.breaker.failure()
             raise StoreUnavailable(f"Redis cannot serve: no answer within {self.timeout} s") from None
         if self.breaker.failed:
             self.breaker.success()
@@ -141,12 +149,8 @@ class AsyncReach:
 
     async def _drop(self) -> None:
         """Let go of idle connections: they may lead to a server that is no master any more."""
-        here = self._here()
-        pool = getattr(here.client, "connection_pool", None)
+        pool = getattr(self.client, "connection_pool", None)
         if pool is not None:
-            held = here.together.drop() if here.together else None
-            if held is not None:
-                await pool.release(held)
             await pool.disconnect(inuse_connections=False)
 
     async def aclose(self) -> None:

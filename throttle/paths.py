@@ -70,17 +70,18 @@ def _regex(template: str) -> str:
     below = template.endswith("/*")
     template = template[:-2] if below else template.rstrip("/")
     parts = _PARAMETER.split(template)
-    wild = [_wild(part, i == len(parts) - 2 and not parts[-1]) for i, part in enumerate(parts) if i % 2]
+    wild = [_wild(part, template == "*") for i, part in enumerate(parts) if i % 2]
     if wild.count(_ANY) + below > 1:
         raise ThrottleError(f"path {template!r}: one parameter only may take any number of segments")
     if any(_parameters(segment) > 1 for segment in template.split("/")):
         raise ThrottleError(f"path {template!r}: one parameter per segment; say {{…}} for the whole segment")
     texts = [re.escape(part) if i % 2 == 0 else wild[i // 2] for i, part in enumerate(parts)]
-    return "".join(texts) + ("(?:/.*)?" if below else "/?")
+    # Starlette's routes end with '$', which matches before a newline too: `/sms%0A` is served as `/sms`.
+    return "".join(texts) + ("(?:/.*)?" if below else "/?\\n?")
 
 
-def _wild(parameter: str, is_last: bool) -> str:
+def _wild(parameter: str, is_all: bool) -> str:
     if parameter == "*":
-        return _ANY if is_last else "[^/]*"
+        return _ANY if is_all else "[^/]*"
     inner = parameter[1:-1]
     return _ANY if inner.endswith(":path") or inner.startswith("path:") else _ONE

@@ -13,14 +13,14 @@ import inspect
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from throttle.asking import Asking, Outcome
 from throttle.decision import Decision
 from throttle.errors import CostExceedsLimit, StoreUnavailable, ThrottleError
-from throttle.http import PROBLEM, Refusal, refusal
+from throttle.http import PROBLEM, Identity, Refusal, Secret, refusal
 from throttle.keyed import Of
 from throttle.limits import Limit, TokenBucket, of_rate
 from throttle.rates import Rate
@@ -190,6 +190,37 @@ def _too_large() -> Refusal:
 
 #: Whom to count apart, in words.
 KEYS = ("address", "user", "api_key", "who", "route")
+
+
+#: How keys begin that are made of who asks.
+_OURS = ("ip:", "user:", "key:", "api:", "route:", "value:")
+
+
+def given_key(identity: Identity, value: Any) -> Any:
+    """What a callable says, as a key: nobody is to pass for an address, a user or an API key by that."""
+    if isinstance(value, tuple):
+        return identity.key(*value)
+    if isinstance(value, Secret):
+        return identity.key(value)
+    return identity.key("value", value) if str(value).startswith(_OURS) else value
+
+
+def check_key(key: Any) -> None:
+    """Raise `ThrottleError` for what says nobody."""
+    for one in key if isinstance(key, tuple) else (key,):
+        if not (one is None or callable(one) or one in KEYS):
+            raise ThrottleError(f"key {one!r} is none of {', '.join(map(repr, KEYS))}, no callable, and not None")
+
+
+def check_distinct(limits: Sequence[Any]) -> None:
+    """Limits of one name would share a bucket.
+
+    Raises:
+        ThrottleError: two of one rule have the same.
+    """
+    names = [name for limit in limits if isinstance(name := getattr(limit, "name", None), str)]
+    if len(set(names)) < len(names):
+        raise ThrottleError(f"{', '.join(names)}: limits of one rule would share a bucket; give each its own name")
 
 
 def counts_others(limit: Any) -> bool:

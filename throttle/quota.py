@@ -127,6 +127,8 @@ class Quota(Counted):
 
 
 def _zone(tz: str | tzinfo) -> tzinfo:
+    if hasattr(tz, "localize"):  # pytz: midnight would have the offset of now
+        raise InvalidRate(f"{tz!r} is of pytz, which keeps no offset right; say its name, as in tz='Europe/Berlin'")
     if isinstance(tz, tzinfo):
         return tz
     try:

@@ -22,7 +22,7 @@ from typing import Any
 from throttle.asking import Asking, Ledger, Outcome
 from throttle.decision import Decision
 from throttle.errors import ThrottleError
-from throttle.http import Identity, Refusal, Secret, fields
+from throttle.http import Identity, Refusal, fields
 from throttle.keyed import Of, check_name
 from throttle.limits import Limit, TokenBucket
 from throttle.paths import Pattern
@@ -31,8 +31,11 @@ from throttle.policing import (
     Steps,
     arun,
     ascii_text,
+    check_distinct,
+    check_key,
     counts_others,
     decide,
+    given_key,
     in_rule,
     limit_of,
     resolved,
@@ -88,6 +91,7 @@ class Rule:
         self.cost, self.last = cost, last
         self.name = name or ascii_text(" ".join(part for part in (",".join(said), path) if part))
         self.limits = tuple(self._pair(one, key) for one in limits)
+        check_distinct([limit for limit, _ in self.limits])
 
     def _pair(self, limited: Any, key: Any) -> tuple[Any, Any]:
         """A limit and its key; the limit ready, unless a callable has yet to say it."""
@@ -97,7 +101,7 @@ class Rule:
             limited, key = limited
         elif (own := getattr(limited, "key", None)) in KEYS or callable(own):
             key = own
-        _check_key(key)
+        check_key(key)
         if callable(limited):
             return limited, key
         limit = in_rule(limit_of(limited), self.name)
@@ -120,12 +124,6 @@ def _is_pair(limited: Any) -> bool:
     if not isinstance(limited, tuple) or len(limited) != 2:
         return False
     return limited[1] is None or isinstance(limited[1], (str, tuple)) or callable(limited[1])
-
-
-def _check_key(key: Any) -> None:
-    for one in key if isinstance(key, tuple) else (key,):
-        if not (one is None or callable(one) or one in KEYS):
-            raise ThrottleError(f"key {one!r} is none of {', '.join(map(repr, KEYS))}, no callable, and not None")
 
 
 class Guard:
@@ -167,6 +165,10 @@ class Guard:
     ) -> None:
         sample = Decision(False, 0, 0, 1.0, 1.0, (TokenBucket("1/s"),))
         fields(sample, style, **settings)  # a misspelt setting is an error now
+        if not hasattr(limiter, "acquire") or not all(isinstance(rule, Rule) for rule in rules):
+            raise ThrottleError(
+                'a guard takes a limiter, then rules: Guard(Limiter(url), Rule("9/min", key="address"))'
+            )
         self.limiter, self.rules = limiter, rules
         self.scope = str(getattr(limiter, "scope", ""))
         self.is_awaited = inspect.iscoroutinefunction(getattr(limiter, "acquire", None))
@@ -264,9 +266,7 @@ class Guard:
         value = yield from resolved(key(asking))
         if value is None:
             return self._named(asking, "address")
-        if isinstance(value, tuple):
-            return self.identity.key(*value)
-        return self.identity.key(value) if isinstance(value, Secret) else value
+        return given_key(self.identity, value)
 
     def _named(self, asking: Asking, key: str) -> str:
         if key == "route":

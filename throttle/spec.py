@@ -70,6 +70,10 @@ class Spec:
         """False when every limit is `None`: then nothing of ours runs."""
         return bool(self.limits)
 
+    def bounds_of(self, about: Mapping[str, Any]) -> tuple[int, int]:
+        """The bounds of one message: a task that was taken has its retries, however long they wait."""
+        return (0, 0) if about.get("retries") else self.bounds
+
     def bind(self, function: Callable[..., Any]) -> None:
         """Check the templates against the task's signature.
 

@@ -86,7 +86,7 @@ def _start(
         late = time.monotonic() - least - TARDY - (turn.slack / 1e6 if turn.what == "go" else 0)
         if turn.what == "go" and (late <= 0 or not tries):
             return
-        tries -= late > 0
+        tries = max(0, tries - (late > 0))
         slot, mode = turn.slot, _next(mode, turn, late)
 
 

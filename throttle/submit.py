@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
+
+from celery import _state
 
 from throttle.deployment import deployment
 from throttle.envelope import Envelope
@@ -63,7 +66,7 @@ class Submitter:
         if not about.get("eta") and place.calm(backlog).publishes(call[0]):
             return self._real.publish(body, **options)
         envelope, rest = self._envelope(body, options)
-        entry = place.entry(call, about, envelope, bounds=spec.bounds)
+        entry = place.entry(call, about, envelope, bounds=spec.bounds_of(about))
         asked = time.monotonic()
         try:
             verdict = backlog.submit(entry)
@@ -72,6 +75,9 @@ class Submitter:
             return envelope.publish(self._real, MAYBE, **rest)
         place.calm(backlog).told(entry.lane, verdict.calm, asked)
         if verdict.what == "full":
+            if _state.get_current_worker_task() is not None:  # in a body, or a link of it: that one did not fail
+                return envelope.publish(self._real, None, **rest)
+            _unsubscribed(self._task, about.get("id"))
             raise BacklogFull(self._task.name, verdict.wait / 1e6, verdict.over / 1e6)
         if verdict.what == "parked":
             return None
@@ -104,6 +110,13 @@ class Submitter:
         name = getattr(exchange, "name", exchange) or ""
         data = data.encode() if isinstance(data, str) else data
         return Envelope(data, content_type, content_encoding, headers, properties, name, routing_key or "", queue), rest
+
+
+def _unsubscribed(task: Any, id: Any) -> None:
+    """Celery waits for a result from before it publishes on; nobody else would tell it to stop."""
+    consumer = getattr(task.backend, "result_consumer", None)
+    with contextlib.suppress(Exception):
+        consumer.cancel_for(id)  # type: ignore[union-attr]
 
 
 def _call(body: Any) -> tuple[Any, Any]:

@@ -38,7 +38,6 @@ class Together:
         self._take, self._release, self._timeout = take, release, timeout
         self._waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
         self._trips: asyncio.Task[None] | None = None
-        self._held: Any = None  # between trips too: taking one anew costs 30 µs, as the pool looks whether it still is
 
     async def ask(self, packed: bytes) -> Any:
         """The reply to one packed command. Cancelled, it leaves the others alone, and no reply unread."""
@@ -69,26 +68,17 @@ class Together:
             _fail(answers, exceptions.TimeoutError(f"no answer within {self._timeout} s"))
         except RedisError as exc:
             _fail(answers, exc)
-        except OSError as exc:
-            _fail(answers, exceptions.ConnectionError(str(exc)))
-        except BaseException as exc:
-            _fail(answers, exceptions.ConnectionError(f"the loop ended: {exc!r}"))
+        except Exception as exc:  # of a credential provider, for example, whose text may be secret
+            _fail(answers, exceptions.ConnectionError(f"no connection: {type(exc).__name__}"))
+        except BaseException:
+            _fail(answers, exceptions.ConnectionError("the loop ended"))
             raise
 
     async def _exchange(self, packed: bytes, answers: list[asyncio.Future[Any]]) -> None:
-        held = self._held
-        try:
-            await self._over(packed, answers)
-        except exceptions.ConnectionError:
-            if held is None or any(answer.done() for answer in answers):
-                raise
-            await self._over(packed, answers)  # it was closed while nobody asked; as the pool would have found
-
-    async def _over(self, packed: bytes, answers: list[asyncio.Future[Any]]) -> None:
-        """Over the connection held, or a new one. One that failed has no place in a later trip."""
-        if self._held is None:
-            self._held = await self._take()
-        connection, whole = self._held, False
+        """The pool looks at a connection before it gives it: what was closed is replaced, what has something to read
+        that nobody asked for (a proxy's word) is, too; else each would hear the answer to the question before.
+        """
+        connection, whole = await self._take(), False
         try:
             await connection.send_packed_command(packed)
             for answer in answers:
@@ -96,9 +86,8 @@ class Together:
             whole = True
         finally:
             if not whole:
-                self._held = None
                 await connection.disconnect(nowait=True)
-                await self._release(connection)
+            await self._release(connection)
 
     @staticmethod
     async def _read(connection: Any, answer: asyncio.Future[Any]) -> None:
@@ -110,13 +99,6 @@ class Together:
             return
         if not answer.done():
             answer.set_result(reply)
-
-    def drop(self) -> Any:
-        """Forget the connection held, for the pool's owner to close; one in use is let be."""
-        if self._trips is None:
-            held, self._held = self._held, None
-            return held
-        return None
 
 
 def _fail(answers: list[asyncio.Future[Any]], exc: Exception) -> None:

@@ -36,8 +36,12 @@ local function ahead_beyond(entry, found, limits, now)
   local over = math.max(0, entry.longest > 0 and wait - entry.longest or 0)
   local parked = redis.call('ZCARD', LINE) + redis.call('ZCARD', DELAYED)
   if entry.most > 0 and parked >= entry.most then
-    local spacing = 0 -- us from one task to the next
-    for i, limit in ipairs(limits) do spacing = math.max(spacing, found[i].cost * limit.interval) end
+    local spacing = 0 -- us from one task to the next; of a closed limit nobody knows: a minute
+    for i, limit in ipairs(limits) do
+      local interval = limit.interval
+      if limit.by == 'quota' and limit.count > 0 then interval = (limit.to - limit.from) / limit.count end
+      spacing = math.max(spacing, interval > 0 and found[i].cost * interval or 60000000)
+    end
     over = math.max(over, (parked - entry.most + 1) * spacing, 1)
   end
   if over > 0 then return {'full', math.ceil(wait), math.ceil(over)} end

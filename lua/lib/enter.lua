@@ -12,7 +12,8 @@ end
 -- enter_shut: limits that count in windows and are used up let nothing out until then.
 local function enter_shut(limits, entry, now)
   for i, limit in ipairs(limits) do
-    if limit.by and KEYS[11 + i] then
+    local bucket = KEYS[11 + i]
+    if limit.by and bucket and string.find(bucket, ':' .. limit.name .. '|', 1, true) then
       local slot = counted_slot(limit, KEYS[11 + i], tonumber(entry.costs[i]), now)
       if slot > now then pace_shut(limit.name .. '|' .. (entry.keys[i] or '-'), slot) end
     end

@@ -1,5 +1,5 @@
 -- A sliding log: never more than `count` units in any window of one period. One sorted set holds a member for
--- each unit that passed, by when: at most `count`, and none that is older than a period. `limit`: period (us),
+-- each unit that passed, by when: at most `count`, and few that are older than a period. `limit`: period (us),
 -- count (0 = closed), cost.
 local log = {}
 
@@ -32,7 +32,8 @@ end
 
 -- take: members are numbered within their microsecond, however many come in one.
 function log.take(key, state, now, limit)
-  redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - limit.period))
+  -- With a margin: `now` may be a slot ahead, and what is older than a period then still counts for who asks now.
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - limit.period - AHEAD_OF_CLOCK))
   local score = whole(now)
   local there = redis.call('ZRANGE', key, score, score, 'BYSCORE', 'REV', 'LIMIT', 0, 1)[1]
   local number = there and tonumber(string.match(there, '%d+$')) or 0
@@ -51,9 +52,10 @@ function log.back(key, slot, limit)
   return true
 end
 
--- give: the last that passed are forgotten.
-function log.give(key, _, _, limit)
-  if limit.cost > 0 then redis.call('ZREMRANGEBYRANK', key, -limit.cost, -1) end
+-- give: the oldest that still count are forgotten, whoever's they are: their room would have come first.
+function log.give(key, _, now, limit)
+  redis.call('ZREMRANGEBYSCORE', key, '-inf', whole(now - limit.period))
+  if limit.cost > 0 then redis.call('ZREMRANGEBYRANK', key, 0, limit.cost - 1) end
 end
 
 function log.left(state, now, limit)

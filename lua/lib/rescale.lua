@@ -18,3 +18,20 @@ local function pace_rescale(before, after, now)
   end
   return true
 end
+
+-- pace_opened: limits that count in windows have another count: what was used up may not be so any more, and
+-- starts will tell. True if any has.
+local function pace_opened(before, after)
+  local opened, any = {}, false
+  for i, limit in ipairs(after) do
+    local old = before[i]
+    if old and (old.by or limit.by) and (old.by ~= limit.by or old.count ~= limit.count) then
+      opened[limit.name], any = true, true
+    end
+  end
+  if not any then return false end
+  for _, member in ipairs(redis.call('ZRANGE', RELEASES, 0, -1)) do
+    if opened[string.match(member, '^([^|]*)|')] then redis.call('ZREM', RELEASES, member) end
+  end
+  return true
+end

@@ -8,7 +8,8 @@ local function turn_at(limits, keys, costs, now)
   local at, tats, begun = now, {}, {}
   for i, limit in ipairs(limits) do
     local bucket, cost = KEYS[11 + i], tonumber(costs[i])
-    if not bucket then break end -- a worker of an older release knows fewer limits
+    -- A worker of another release knows fewer limits, or another kind of this one.
+    if not bucket or not string.find(bucket, ':' .. limit.name .. '|', 1, true) then break end
     if limit.by then
       tats[i] = counted_slot(limit, bucket, cost, now)
       at = math.max(at, tats[i])
@@ -23,6 +24,15 @@ local function turn_at(limits, keys, costs, now)
     end
   end
   return at, tats, begun
+end
+
+-- turn_used_up: how long until the limits that count in windows have room; closed ones aside (nobody knows).
+local function turn_used_up(limits, tats, now)
+  local wait = 0
+  for i, tat in ipairs(tats) do
+    if limits[i].by and tat < math.huge then wait = math.max(wait, tat - now) end
+  end
+  return wait
 end
 
 -- turn_take: it is counted for `at`.
@@ -69,7 +79,7 @@ local function turn_moment(limits, costs, slot, now, tats, begun, late)
       limit.anew = cost > 0 and counted[limit.by].back(KEYS[11 + i], slot, limit)
       if limit.anew then at = math.max(at, counted_slot(limit, KEYS[11 + i], cost, now)) end
     else
-      begun[i] = begun[i] or (late and tat or tat - work) -- not told apart: all have begun but this one
+      begun[i] = begun[i] or tat -- not told apart: all that was counted may have begun
       moved[i] = late and begun[i] <= slot + limit.burst * limit.interval and work
       if work > 0 and not moved[i] then
         at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost))
@@ -92,7 +102,7 @@ local function turn_begin(limits, costs, slot, at, now, tats, begun, planned)
     if limit.by then
       local by, bucket = counted[limit.by], KEYS[11 + i]
       if limit.anew then by.take(bucket, by.load(bucket, at, limit), at, limit) end
-      if limit.by == 'log' then slack = 0 end
+      slack = 0
     elseif work > 0 then
       local lost = math.max(begun[i], at) - math.max(planned[i], slot)
       if at > now and now - slot >= work then lost = work end -- its turn was nobody's, and it takes another's

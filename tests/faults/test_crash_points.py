@@ -16,7 +16,7 @@ from kombu.exceptions import OperationalError
 
 from tests.faults.rig import Broker, Killed, Rig, due_of
 from tests.services import RedisServer
-from throttle import TokenBucket, backlog
+from throttle import Limiter, TokenBucket, backlog
 from throttle.backlog import LEASE
 from throttle.entry import Due
 from throttle.scheduler import Scheduler
@@ -377,3 +377,17 @@ def test_a_message_that_cannot_be_published_does_not_stop_the_others(server: Red
     for scope in scheduler._scopes.values():
         scheduler._serve(scope)
     assert len(published) == 2
+
+
+def test_a_request_between_take_and_begin_counts(server: RedisServer) -> None:
+    """Its process stood still until the request had taken what was next: it begins after that."""
+    limit = TokenBucket("10/s", name="api")
+    rig = Rig(server, limit)
+    assert rig.backlog.start("take", "first", "", 0, ("-",), (1,)).what == "go"
+    rig.clock.tick(60_000)
+    turn = rig.backlog.start("take", "held", "", 0, ("-",), (1,))
+    assert turn[:2] == ("hold", 40_000)
+    rig.clock.tick(140_000)
+    assert Limiter(rig.backlog.store, "rig").acquire(limit)
+    rig.clock.tick(500)
+    assert rig.backlog.start("begin", "held", "", turn.slot, ("-",), (1,)).what in ("wait", "hold")

@@ -534,3 +534,28 @@ def test_a_bucket_with_a_depth_lets_in_with_a_delay(limiter: Limiter) -> None:
     started = time.perf_counter()
     assert Guard(limiter, rule).check(asking()).allowed
     assert time.perf_counter() - started == pytest.approx(0.1, abs=0.05)
+
+
+def test_what_a_callable_says_passes_for_nobody_else(limiter: Limiter) -> None:
+    guard = Guard(limiter, Rule("1/min", key=lambda asking: asking.header("x-tenant")))
+    forged = asking(headers=[("x-tenant", f"ip:{PEER}")])
+    assert guard.check(forged).allowed
+    assert guard.check(asking()).allowed, "somebody else has used up this address"
+
+
+def test_a_trailing_newline_does_not_escape_a_rule(limiter: Limiter) -> None:
+    """Starlette serves `/sms%0A` as `/sms`."""
+    guard = Guard(limiter, Rule("1/min", path="/sms"))
+    assert guard.check(asking(path="/sms")).allowed
+    assert not guard.check(asking(path="/sms\n")).allowed
+
+
+def test_limits_of_one_name_are_refused_at_once() -> None:
+    with pytest.raises(ThrottleError, match="give each its own name"):
+        Rule(Bucket("100/s", name="login"), Bucket("5/min", name="login"), key="address")
+
+
+@pytest.mark.parametrize("wrong", [lambda: Guard(Rule("1/s")), lambda: Guard(Scripted(), "1/s")])
+def test_a_guard_of_something_else_is_refused_at_once(wrong: Any) -> None:
+    with pytest.raises(ThrottleError, match="a guard takes a limiter, then rules"):
+        wrong()

@@ -137,3 +137,71 @@ def test_a_task_refuses_limits_for_requests() -> None:
     with pytest.raises(ThrottleError, match="inside SlidingLog"):
         throttled(SlidingLog("1/s"), burst=2)
     assert throttled(SlidingLog("1/s"), Quota(5, "day"), LeakyBucket("1/s"))
+
+
+def test_a_slot_ahead_forgets_nothing_that_still_counts(backlog: Make, clock: FakeClock) -> None:
+    """A start counted for 30 ms from now drops what will be too old then; who asks now must still see it."""
+    made = backlog(SlidingLog("3/10s"))
+    begun = []
+    for at in (0, 10_000, 20_000):
+        clock.tick(at - (clock() - FakeClock()()))
+        begun.append(clock() + made.start("take", f"t{at}", "", 0, ("-",), (1,)).wait)
+    clock.tick(9_980_000 - 20_000)
+    for n in range(3):
+        turn = made.start("take", f"n{n}", "", 0, ("-",), (1,))
+        if turn.what in ("go", "hold"):
+            begun.append(clock() + turn.wait)
+    assert all(sum(first <= at < first + 10 * SECOND for at in begun) <= 3 for first in begun)
+
+
+def test_a_process_that_stood_still_moves_no_log(backlog: Make, clock: FakeClock) -> None:
+    """It asks again near its turn: a start seconds ahead would look as if the clock had stepped back."""
+    made = backlog(SlidingLog("1/5s"))
+    slot = made.start("take", "a", "", 0, ("-",), (1,)).slot
+    clock.advance(5)
+    assert made.start("take", "b", "", 0, ("-",), (1,)).what == "go"
+    clock.advance(1)
+    assert made.start("late", "a", "", slot, ("-",), (1,)).what == "wait"
+    clock.advance(3.9)
+    assert made.start("take", "c", "", 0, ("-",), (1,)).what == "wait"
+
+
+@pytest.mark.parametrize(
+    ("low", "high"), [(Quota(3, "month"), Quota(9, "month")), (SlidingLog("3/day"), SlidingLog("9/day"))]
+)
+def test_b27_a_raised_count_lets_out_what_waits(low: object, high: object, backlog: Make, clock: FakeClock) -> None:
+    simulation = Simulation(backlog(low), clock)
+    for n in range(9):
+        simulation.submit(entry(n))
+    simulation.run(60)
+    assert len(simulation.begun) == 3
+    simulation.backlog = backlog(high)
+    simulation.heed()
+    simulation.run(120)
+    assert len(simulation.begun) == 9
+
+
+def test_a_pause_fails_nothing_that_is_in_flight(backlog: Make, clock: FakeClock) -> None:
+    made = backlog(TokenBucket("100/s"), SlidingLog("1000/h"))
+    both = {"keys": ("-", "-"), "bounds": (60 * SECOND, 0)}
+    flying = made.submit(entry("x", **both))
+    made.set_rate(TokenBucket(0))
+    turn = made.start("take", "x", flying.ticket, flying.slot, ("-", "-"), (1, 1), 60 * SECOND)
+    assert turn.what == "parked"
+
+
+def test_an_estimate_knows_what_is_used_up(backlog: Make, clock: FakeClock) -> None:
+    made = backlog(Quota(1, "day"))
+    made.start("take", "x", "", 0, ("-",), (1,))
+    assert made.estimate("-", ("-",), (1,))[0] > 60
+
+
+def test_another_kind_of_limit_beside_the_old_one(backlog: Make, clock: FakeClock) -> None:
+    """A rolling deploy: workers of both releases start tasks, and neither trips over the other's bucket."""
+    old, new = backlog(TokenBucket("1/s")), backlog(SlidingLog("1/s"))
+    for made in (old, new, old):
+        clock.advance(2)
+        assert made.start("take", f"t{clock()}", "", 0, ("-",), (1,)).what == "go"
+    old.declare(replace=True)
+    clock.advance(2)
+    assert new.start("take", "last", "", 0, ("-",), (1,)).what == "go"

@@ -177,7 +177,7 @@ def test_a_log_remembers_no_more_than_its_count(limiter: Limiter, clock: FakeClo
         clock.tick(7_000)
         limiter.acquire(limit)
     (key,) = limiter._store.client.keys("*")
-    assert limiter._store.client.zcard(key) <= 50
+    assert limiter._store.client.zcard(key) <= 2 * 50  # and those of the tenth of a second before
     assert limiter._store.client.pttl(key) > 0
 
 
