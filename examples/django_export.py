@@ -1,4 +1,4 @@
-"""Exports that wait their turn: 202 says when one will start, 503 when there will be room for one.
+r"""Exports that wait their turn: 202 says when one will start, 503 when there will be room for one.
 
 You should see a customer's first export start at once and the next ones ten seconds apart. What would wait for more
 than 35 seconds is not accepted; another customer's export starts at once.
@@ -10,7 +10,7 @@ than 35 seconds is not accepted; another customer's export starts at once.
     503 {"type": …, "title": "Too much work is waiting", "status": 503, "detail": "… Try again in 5 s."}
 
 Run `python -m examples.django_export`, then
-`for n in $(seq 5); do curl -s -w ' %{http_code}\\n' -X POST localhost:8000/export/acme/; done`.
+`for n in $(seq 5); do curl -s -w ' %{http_code}\n' -X POST localhost:8000/export/acme/; done`.
 `celery -A examples.django_export worker` does what was accepted.
 """
 

@@ -1,14 +1,14 @@
-"""A login that cannot be guessed at: a limit per address and one per user name, decided together.
+r"""A login that cannot be guessed at: a limit per address and one per user name, decided together.
 
 You should see five attempts answered with 401, whichever address they come from, then 429 with `Retry-After: 12` for
 this user name. Other names go on being answered, until their address has had ten attempts in the minute.
 
     401 {"error":"wrong user name or password"}
     …
-    429 {"type": …, "title": "Rate exceeded", "detail": "Too fast for \\"user name\\", 5 requests in 60 s. Try again …"}
+    429 {"type": …, "title": "Rate exceeded", "detail": "Too fast for \"user name\", 5 requests in 60 s. Try again …"}
 
 Run `python -m examples.flask_login`, then
-`for n in $(seq 7); do curl -s -w ' %{http_code}\\n' localhost:8000/login -d 'user=ann&password=x'; done`.
+`for n in $(seq 7); do curl -s -w ' %{http_code}\n' localhost:8000/login -d 'user=ann&password=x'; done`.
 """
 
 import os

@@ -14,7 +14,7 @@ from celery.local import PromiseProxy, Proxy
 
 from throttle import idle
 from throttle.bootstep import ThrottleStep
-from throttle.errors import InvalidRate, ThrottleError
+from throttle.errors import BacklogFull, InvalidRate, ThrottleError
 from throttle.gate import gated
 from throttle.handle import HandleProperty
 from throttle.limits import Limit, TokenBucket
@@ -153,6 +153,7 @@ def adopt(cls: type[Any], spec: Spec, app: Any) -> None:
     put._throttle_adopted = True
     put.__throttle__ = spec
     put.throttle = HandleProperty()
+    put.throws = (*cls.throws, BacklogFull)  # sent by name beyond the bounds: one line in the log, no traceback
     if not hasattr(cls.apply_async, "throttled"):  # inherited from a throttled class
         put.apply_async = apply_async_of(cls.apply_async)
         put.before_start = before_start_of(cls.before_start)

@@ -212,4 +212,6 @@ def translate(exc: RedisError) -> Exception:
         return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
     if "user_script" in text and not (isinstance(exc, _SERVER) or any(word in text for word in _SERVER_WORDS)):
         logger.error("a script failed, which is a bug of celery-throttled; tasks wait meanwhile: %s", text)
+    if "can't run this command" in text or "NOPERM" in text:
+        return StoreUnavailable(f"Redis's ACL forbids a command that limits need; lua/README.md lists all ({text})")
     return StoreUnavailable(f"Redis cannot serve: {text or type(exc).__name__}")

@@ -1,7 +1,7 @@
 """`make demo`: 100 SMS at once to a provider that takes 10 a second, with this library and with Celery's rate_limit.
 
 You should see one SMS every tenth of a second and none refused; then, with rate_limit, about 20 a second (10 from
-each worker) and a third to a half of them refused. It takes 30 to 45 s and ends with
+each worker) and 30 to 50 of them refused. It takes 30 to 45 s and ends with
 
     throttled: sent=100 refused=0 lost=0 duplicated=0 rate=10.0/s
     rate_limit: sent=… refused=…

@@ -328,7 +328,7 @@ def test_a_decorated_function_that_is_no_view() -> None:
         ({"REDIS": "redis://x", "FIELDS": {"rest": 1}}, "rest"),
         ({"REDIS": "redis://x", "EXEMPT": ["/{a}{b}"]}, "EXEMPT: path '/{a}{b}'"),
         ({"GUARD": 7}, "GUARD 7 is no Guard"),
-        ({"GUARD": Guard(None), "RULES": []}, "RULES is for the guard made here"),
+        ({"GUARD": Guard(Limiter("redis://localhost")), "RULES": []}, "RULES is for the guard made here"),
     ],
 )
 def test_what_makes_no_sense_is_told_when_the_server_starts(said: Any, problem: str) -> None:
