@@ -168,7 +168,7 @@ class Store:
             try:
                 return self._pooled(script(name).packed_text(keys, text))
             except NoScriptError:
-                pass
+                return self.command("EVAL", script(name).text, len(keys), *keys, text)
             except RedisError as exc:
                 raise translate(exc) from exc
         return self.run_plain(name, keys, (text,))

@@ -104,7 +104,17 @@ def test_the_pool_has_all_its_connections_back(server: RedisServer) -> None:
     kill(server)
     limiter.reset(LIMIT)
     assert limiter.acquire(LIMIT)
-    pool.release(pool.get_connection())
+    assert all_there(limiter, 1)
+
+
+def all_there(limiter: Limiter, size: int) -> bool:
+    """Whether the pool that the limiter made, of the client's class and size, has all its connections to give."""
+    pool = limiter._store.client.connection_pool
+    assert pool.max_connections == size
+    held = [pool.get_connection() for _ in range(size)]
+    for connection in held:
+        pool.release(connection)
+    return True
 
 
 def script_bucket(limiter: Limiter) -> str:
@@ -123,9 +133,7 @@ def test_threads_share_a_pool_and_none_keeps_a_connection(server: RedisServer) -
     for thread in threads:
         thread.join()
     assert (passed.count(True), passed.count(False)) == (1000, 200)
-    held = [pool.get_connection() for _ in range(3)]
-    for connection in held:
-        pool.release(connection)
+    assert all_there(limiter, 3)
 
 
 def test_threads_share_a_single_connection(server: RedisServer) -> None:
