@@ -193,7 +193,7 @@ KEYS = ("address", "user", "api_key", "who", "route")
 
 
 #: How keys begin that are made of who asks.
-_OURS = ("ip:", "user:", "key:", "api:", "route:", "value:")
+_OURS = ("ip:", "user:", "key:", "route:", "value:")
 
 
 def given_key(identity: Identity, value: Any) -> Any:

@@ -69,14 +69,13 @@ def _start(
     if not handed.calm:
         sleep_until(handed.moment - EARLY)
     mode, tries = "take", AGAIN
+    longest, _ = task.__throttle__.bounds_of({"retries": task.request.retries})
     while True:
-        turn, due, least = _patiently(
-            place, partial(_timed, backlog, mode, id, number, slot, *call[1:], task.__throttle__.bounds[0])
-        )
+        turn, due, least = _patiently(place, partial(_timed, backlog, mode, id, number, slot, *call[1:], longest))
         if turn.what in ("parked", "stale"):  # stale: it stood still for so long that another was given the task
             raise Ignore(f"throttled: {turn.what}")
         if turn.what == "full":
-            raise BacklogFull(task.name, turn.wait / 1e6, max(0.0, turn.wait / 1e6 - task.__throttle__.bounds[0] / 1e6))
+            raise BacklogFull(task.name, turn.wait / 1e6, max(0, turn.wait - longest) / 1e6)
         if turn.what == "wait":
             if _parked_here(place, backlog, task.request, handed, call):
                 raise Ignore("throttled: parked")

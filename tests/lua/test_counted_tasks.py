@@ -99,21 +99,23 @@ def test_a_quota_is_shared_with_requests(backlog: Make, clock: FakeClock) -> Non
 
 
 @pytest.mark.parametrize("limit", [Quota(3, "day"), SlidingLog("3/day")])
-def test_b69_what_would_wait_for_the_day_to_turn_fails(limit: object, backlog: Make, clock: FakeClock) -> None:
-    """At submit, once the count is used up; before, those let go at once fail when they would start."""
-    made = backlog(limit)
-    simulation = Simulation(made, clock)
-    bounds = (60 * SECOND, 0)
-    said = [made.submit(entry(n, bounds=bounds)).what for n in range(5)]
-    assert said == (["go"] * 5 if isinstance(limit, Quota) else ["go"] * 3 + ["full"] * 2)
-    for n in range(3):
-        assert made.start("take", f"x{n}", "", 0, ("-",), (1,), bounds[0]).what == "go"
-    late = made.start("take", "3", "", 0, ("-",), (1,), bounds[0])
-    assert late.what in ("full", "stale")
-    assert made.submit(entry("no", bounds=bounds)).what == "full"
+def test_b69_what_would_wait_for_the_day_to_turn_fails(limit: object, backlog: Make) -> None:
+    """At submit, once the count is used up; what a quota had let go by then fails when it would start."""
+    made, longest = backlog(limit), 60 * SECOND
+
+    def take(id: str, ticket: str = "") -> str:
+        return made.start("take", id, ticket, 0, ("-",), (1,), longest).what
+
+    said = [made.submit(entry(n, bounds=(longest, 0))) for n in range(5)]
+    let_go = 5 if isinstance(limit, Quota) else 3
+    assert [verdict.what for verdict in said] == ["go"] * let_go + ["full"] * (5 - let_go)
+    ends = [take(str(n), verdict.ticket) for n, verdict in enumerate(said[:let_go])]
+    assert ends == ["go"] * 3 + ["full"] * (let_go - 3)
+    assert made.flying() == 0
+    assert take("of nobody") == "full"
+    assert made.submit(entry("no", bounds=(longest, 0))).what == "full"
     assert made.submit(entry("yes")).what == "parked"
     assert made.estimate("-", ("-",), (1,))[0] > 60
-    assert simulation
 
 
 def test_borders_that_have_run_out_are_declared_anew(backlog: Make, clock: FakeClock) -> None:
