@@ -193,3 +193,17 @@ def test_b69_what_would_wait_too_long_fails_at_once(fleet: Fleet) -> None:
     assert len(failed) >= 5, ends
     assert all(end.wait > 1 for end in failed)
     assert len(fleet.record()) == 5 + len(ends) - len(failed)
+
+
+def test_b69_a_refused_link_of_a_chain_fails_itself(fleet: Fleet) -> None:
+    """The one before it has done its work, and says so; the refused one fails, once, with no start."""
+    task = fleet.project.impatient
+    for n in range(5):
+        task.delay(n)
+    fleet.worker()
+    chain = (fleet.project.plain.si(100) | task.si(101)).apply_async()
+    with pytest.raises(BacklogFull):
+        chain.get(timeout=10)
+    assert chain.parent.state == "SUCCESS"
+    fleet.started(6)
+    assert "101" not in {start.what for start in fleet.record()}
