@@ -18,22 +18,21 @@ interval, burst, cost = tonumber(interval), tonumber(burst), tonumber(cost)
 fresh, keep = tonumber(fresh), tonumber(keep)
 local now = clock(at == '-' and '' or at)
 
-local value, tat, seen, was, begun = redis.call('GET', KEYS[1])
+local value, tat, seen, was = redis.call('GET', KEYS[1])
 if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
 if was == as and tonumber(seen) <= now then
   tat = tonumber(tat)
 else -- a new bucket, or of another rate, or shared with tasks, or the clock has stepped back
 -- @include lib/bucket
   local limit, changed = {interval = interval, burst = burst, keep = keep}
-  tat, changed, begun = bucket_load(KEYS[1], now, limit, fresh)
-  if changed then bucket_store(KEYS[1], tat, now, limit, begun) end
+  tat, changed = bucket_load(KEYS[1], now, limit, fresh)
+  if changed then bucket_store(KEYS[1], tat, now, limit) end
 end
 
 if interval == 0 or gcra_slot(tat, now, interval, burst, cost) > now then return -1 - math.max(0, tat - now) end
 if cost > 0 and mode == 'take' then
   tat = gcra_take(tat, now, interval, cost)
   local until_ms = math.ceil((tat + keep) / 1000) + 1
-  if begun then as = as .. ' ' .. digits(gcra_take(begun, now, interval, cost)) end -- what passes has begun
   redis.call('SET', KEYS[1], digits(tat) .. ' ' .. digits(now) .. ' ' .. as, 'PXAT', digits(until_ms))
 end
 return math.max(0, tat - now)

@@ -31,8 +31,8 @@ for kind, a, b, c, d, cost in string.gmatch(rest, '(%l+) (%d+) (%d+) (%d+) (%d+)
     else
 -- @include lib/bucket
       local changed
-      limit.tat, changed, limit.begun = bucket_load(KEYS[i], now, limit, kind == 'bucket' and tonumber(c) or 0)
-      if changed then bucket_store(KEYS[i], limit.tat, now, limit, limit.begun) end
+      limit.tat, changed = bucket_load(KEYS[i], now, limit, kind == 'bucket' and tonumber(c) or 0)
+      if changed then bucket_store(KEYS[i], limit.tat, now, limit) end
     end
     if limit.interval > 0 then slot = gcra_slot(limit.tat, now, limit.interval, limit.burst, limit.cost) end
     if kind == 'queue' and limit.cost > 0 then delay = math.max(delay, slot - now + tonumber(c) * limit.interval) end
@@ -69,9 +69,6 @@ for i, limit in ipairs(limits) do
     else
       limit.tat = gcra_take(limit.tat, now, limit.interval, limit.cost)
       local until_ms = math.ceil((limit.tat + limit.keep) / 1000) + 1
-      if limit.begun then
-        limit.as = limit.as .. ' ' .. digits(gcra_take(limit.begun, now, limit.interval, limit.cost))
-      end
       redis.call('SET', KEYS[i], digits(limit.tat) .. ' ' .. seen .. ' ' .. limit.as, 'PXAT', digits(until_ms))
     end
   end

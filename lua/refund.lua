@@ -34,10 +34,9 @@ for i, limit in ipairs(limits) do
   if limit.by then
     limit.by.give(KEYS[i], limit.state, now, limit)
   else
-    local tat, _, begun = bucket_load(KEYS[i], now, limit, 0)
+    local tat = bucket_load(KEYS[i], now, limit, 0)
     if tat > now and limit.cost > 0 then
-      tat = math.max(now, tat - limit.cost * limit.interval)
-      bucket_store(KEYS[i], tat, now, limit, begun and math.min(begun, tat))
+      bucket_store(KEYS[i], math.max(now, tat - limit.cost * limit.interval), now, limit)
     end
   end
 end

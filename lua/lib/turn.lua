@@ -79,7 +79,7 @@ local function turn_moment(limits, costs, slot, now, tats, begun, late)
       limit.anew = cost > 0 and counted[limit.by].back(KEYS[11 + i], slot, limit)
       if limit.anew then at = math.max(at, counted_slot(limit, KEYS[11 + i], cost, now)) end
     else
-      begun[i] = begun[i] or tat -- not told apart: all that was counted may have begun
+      begun[i] = begun[i] or tat -- a request has written it since: all that was counted may have begun
       moved[i] = late and begun[i] <= slot + limit.burst * limit.interval and work
       if work > 0 and not moved[i] then
         at = math.max(at, gcra_slot(begun[i], now, limit.interval, limit.burst, cost))

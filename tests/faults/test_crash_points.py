@@ -394,3 +394,15 @@ def test_a_request_between_take_and_begin_counts(server: RedisServer) -> None:
     assert Limiter(rig.backlog.store, "rig").acquire(limit)
     rig.clock.tick(500)
     assert rig.backlog.start("begin", "held", "", turn.slot, ("-",), (1,)).what in ("wait", "hold")
+
+
+def test_a_late_start_ends_no_later_life_of_its_task(server: RedisServer) -> None:
+    """Its worker stood still after Redis let it begin, and the broker gave the task to another."""
+    rig = Rig(server, TokenBucket("1/s"))
+    first = rig.backlog.submit(rig.entry("x"))
+    turn = rig.backlog.start("take", "x", first.ticket, first.slot, ("-",), (1,))
+    assert turn.what == "go"
+    assert rig.backlog.gate(rig.entry("x"), first.ticket, again=True).what == "parked"
+    rig.clock.tick(60_000)
+    rig.backlog.start("late", "x", first.ticket, turn.slot, ("-",), (1,))
+    assert rig.left() == 1

@@ -313,3 +313,16 @@ def test_quotas_of_different_counts_are_different() -> None:
     assert Quota(5, "day") != Quota(10, "day")
     assert Quota(5, "day") != Quota(5, "week")
     assert {Quota(5, "day"), Quota(5, "day")} == {Quota(5, "day")}
+
+
+def test_a_unit_given_back_to_a_log_is_the_oldest(limiter: Limiter, clock: FakeClock) -> None:
+    """Whoever gives it back: else those left would leave the window sooner than what took their place."""
+    limit = SlidingLog("2/10s")
+    assert limiter.acquire(limit)
+    clock.advance(9)
+    assert limiter.acquire(limit)
+    clock.advance(0.5)
+    limiter.refund(limit)
+    assert limiter.acquire(limit)
+    clock.advance(0.6)
+    assert not limiter.acquire(limit)

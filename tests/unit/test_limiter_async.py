@@ -341,3 +341,16 @@ def test_b44_a_slow_server_costs_the_budget_and_no_more(own_server: RedisServer)
     took = asyncio.run(main())
     assert max(took) <= 0.3
     assert sum(took) <= 1.5, "the breaker is open"
+
+
+def test_each_of_many_at_once_hears_its_own_answer(server: RedisServer) -> None:
+    """They share a round trip; what is left tells whose answer it is."""
+    limit = TokenBucket("1/h", 100)
+    for n in range(50):
+        Limiter(server.url(), "own").acquire(limit, key=n, cost=n)
+
+    async def ask() -> list[int]:
+        async with AsyncLimiter(server.url(), "own") as limiter:
+            return [said.remaining for said in await asyncio.gather(*(limiter.peek(limit, key=n) for n in range(50)))]
+
+    assert asyncio.run(ask()) == [100 - n for n in range(50)]
