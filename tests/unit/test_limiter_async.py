@@ -22,6 +22,7 @@ from throttle import (
     Decision,
     FixedWindow,
     LeakyBucket,
+    Limiter,
     Quota,
     StoreUnavailable,
     Throttled,
