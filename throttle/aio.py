@@ -13,7 +13,7 @@ from typing import Any, TypeVar, cast
 import redis.asyncio as aioredis
 
 from throttle.alive import Alive
-from throttle.answers import UNLIMITED, Answers, outside
+from throttle.answers import UNLIMITED, Answers, Counting, outside
 from throttle.calls import Calls
 from throttle.decision import Decision
 from throttle.errors import StoreUnavailable
@@ -25,7 +25,7 @@ from throttle.waiting import Patience, patience
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class AsyncLimiter:
+class AsyncLimiter(Counting):
     """As `Limiter`, awaited; see there for what the methods promise. It may be used from one event loop after another.
 
     Args:
@@ -53,16 +53,6 @@ class AsyncLimiter:
         )
         self._scope, self._denials = answers.scope, answers.denials
         self._sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
-
-    @property
-    def shadowed(self) -> int:
-        """Questions of this limiter that would have been refused, were it not in shadow mode."""
-        return self._answers.shadow.count if self._answers.shadow else 0
-
-    @property
-    def unanswered(self) -> int:
-        """Questions of this limiter that Redis did not answer."""
-        return self._answers.outage.count
 
     async def acquire(self, *limits: Asked, key: object = None, cost: int = 1) -> Decision:
         """Take `cost` units from every limit, or from none; a refusal changes nothing."""

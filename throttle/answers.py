@@ -91,3 +91,19 @@ def outside(reply: Any) -> bool:
 
 
 __all__ = ["MODES", "UNLIMITED", "Answers", "outside"]
+
+
+class Counting:
+    """What every limiter counts."""
+
+    _answers: Answers
+
+    @property
+    def shadowed(self) -> int:
+        """Questions of this limiter that would have been refused, were it not in shadow mode."""
+        return self._answers.shadow.count if self._answers.shadow else 0
+
+    @property
+    def unanswered(self) -> int:
+        """Questions of this limiter that Redis did not answer."""
+        return self._answers.outage.count

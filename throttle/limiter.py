@@ -14,7 +14,7 @@ from typing import Any, TypeVar, cast
 import redis
 
 from throttle.alive import Alive
-from throttle.answers import UNLIMITED, Answers, outside
+from throttle.answers import UNLIMITED, Answers, Counting, outside
 from throttle.calls import Calls
 from throttle.decision import Decision
 from throttle.errors import StoreUnavailable
@@ -27,7 +27,7 @@ from throttle.waiting import Patience, patience
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-class Limiter:
+class Limiter(Counting):
     """Asks the limits of one scope; every answer is one atomic step in Redis and one round trip.
 
     Threads may share it, and a fork may inherit it. Limiters of one process with one URL or client share connections.
@@ -37,7 +37,8 @@ class Limiter:
             options are taken, for connections of the limiter's own that keep to `timeout`.
         scope: what shares buckets.
         namer: names of the keys, where another prefix is wanted.
-        timeout: seconds one decision may take in all: connecting, further tries, everything.
+        timeout: seconds one decision may wait for Redis: connecting and further tries included. A script that Redis
+            has forgotten, or a quota whose borders the clock here got wrong, is one more such wait.
         on_store_error: what to do without Redis. "open": let pass, with an error in the log once a minute. "closed":
             raise `StoreUnavailable`. "local": count in this process, for its share of each limit.
         denials: refusals remembered in this process until they end (1 s at most at a time), so that who is refused
@@ -68,16 +69,6 @@ class Limiter:
         self._sleep: Callable[[float], object] = time.sleep
         self._ask_script, self._denials = self._reach.ask, answers.denials
         self._alive, self._question = answers.alive, answers.question if answers.shadow else answers.scope.question
-
-    @property
-    def shadowed(self) -> int:
-        """Questions of this limiter that would have been refused, were it not in shadow mode."""
-        return self._answers.shadow.count if self._answers.shadow else 0
-
-    @property
-    def unanswered(self) -> int:
-        """Questions of this limiter that Redis did not answer."""
-        return self._answers.outage.count
 
     def acquire(self, *limits: Asked, key: object = None, cost: int = 1) -> Decision:
         """Take `cost` units from every limit, or from none; a refusal changes nothing.
