@@ -12,6 +12,7 @@ from benchmarks.rig import Options, Rig, progress
 
 GROUPS = {
     "pace": pace.measure,
+    "bound": pace.measure_long,
     "order": order.measure,
     "fairness": fairness.measure,
     "roundtrips": roundtrips.measure,

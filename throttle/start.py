@@ -71,7 +71,8 @@ def _start(
     mode, tries = "take", AGAIN
     longest, _ = task.__throttle__.bounds_of({"retries": task.request.retries})
     while True:
-        turn, due, least = _patiently(place, partial(_timed, backlog, mode, id, number, slot, *call[1:], longest))
+        ask = partial(_timed, place, backlog, mode, id, number, slot, *call[1:], longest)
+        turn, due, least = _patiently(place, ask)
         if turn.what in ("parked", "stale"):  # stale: it stood still for so long that another was given the task
             raise Ignore(f"throttled: {turn.what}")
         if turn.what == "full":
@@ -115,25 +116,15 @@ def _parked_here(place: Deployment, backlog: Backlog, request: Any, handed: Hand
     return True
 
 
-class _Trip:
-    """How long Redis's answer takes as a rule, to tell one that came to a process that stood still."""
-
-    usual = 0.001  # s
-
-    @classmethod
-    def beyond(cls, took: float) -> float:
-        """Seconds above the rule, which follows a route that became longer within some fifty answers."""
-        cls.usual = min(took, 1.02 * cls.usual)
-        return took - cls.usual
-
-
-def _timed(backlog: Backlog, *question: Any) -> tuple[Turn, float, float]:
-    """What Redis says; when it is due (monotonic, s), and when at the earliest, should it have been heard late."""
+def _timed(place: Deployment, backlog: Backlog, *question: Any) -> tuple[Turn, float, float]:
+    """What Redis says; when it is due (monotonic, s), and when at the earliest, as far as its clock is known."""
     asked = time.monotonic()
     turn = backlog.start(*question)
     heard = time.monotonic()
-    due = heard + turn.wait / 1e6
-    return turn, due, due - _Trip.beyond(heard - asked)
+    if not turn.slot:
+        return turn, heard + turn.wait / 1e6, heard
+    place.clock.hear(asked, heard, turn.slot - turn.wait)
+    return turn, *place.clock.due(turn.slot)
 
 
 def _forget(place: Deployment, ticket: Ticket | None) -> None:
