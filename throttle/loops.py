@@ -6,10 +6,12 @@ import asyncio
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import redis.asyncio as aioredis
+from redis import exceptions
 from redis.asyncio import connection as connections
 from redis.asyncio import sentinel
 from redis.asyncio.retry import Retry
@@ -19,7 +21,7 @@ from redis.exceptions import NoScriptError, RedisError
 from throttle.breaker import Breaker
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.reach import NOT_LATELY, PAUSES
-from throttle.scripts import packed, script
+from throttle.scripts import Script, packed, script
 from throttle.store import check_url, translate, troubled
 from throttle.timely import tuning, unmaintained
 from throttle.together import Together
@@ -96,56 +98,56 @@ class AsyncReach:
         Raises:
             StoreUnavailable: Redis did not answer in time, or the breaker is open.
         """
-        return await self.call(lambda: self._run(name, keys, args))
+        return await self._answered(partial(self._run, script(name), keys, args))
 
     async def command(self, *command: Any) -> Any:
         """One plain command, with the same errors."""
-        return await self.call(lambda: self._sent(packed(*command), command))
+        return await self._answered(partial(self._sent, command))
 
-    async def call(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """What `call` returns, tried again as long as the budget lasts where Redis or the way to it is in trouble."""
+    async def _answered(self, call: Callable[[], Awaitable[Any]]) -> Any:
         if self.breaker.failed and not self.breaker.admits():
             raise StoreUnavailable(NOT_LATELY)
         begun = time.monotonic()
         try:
-            async with time_limit(self.timeout):
-                reply = await self._tries(call)
-        except asyncio.TimeoutError:
-            if time.monotonic() - begun < self.timeout + STALL:
-                self.breaker.failure()
-            raise StoreUnavailable(f"Redis cannot serve: no answer within {self.timeout} s") from None
+            reply = await call()
+        except RedisError as error:
+            reply = await self._again(call, error, begun + self.timeout)
         if self.breaker.failed:
             self.breaker.success()
         return reply
 
-    async def _tries(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        for pause in (*PAUSES, None):
+    async def _again(self, call: Callable[[], Awaitable[Any]], error: RedisError, end: float) -> Any:
+        """Further tries as long as the budget lasts, where Redis or the way to it is in trouble."""
+        for pause in PAUSES:
+            if not troubled(error):
+                raise translate(error) from error
+            await self._drop()
+            if self.breaker.open or time.monotonic() + pause >= end:
+                break
+            await self._sleep(pause)
             try:
-                return await call()
-            except RedisError as exc:
-                if not troubled(exc):
-                    raise translate(exc) from exc
-                await self._drop()
-                if pause is None or self.breaker.open:
-                    self.breaker.failure()
-                    raise translate(exc) from exc
-                await self._sleep(pause)
-        raise AssertionError
+                return await _within(end - time.monotonic(), call())
+            except RedisError as another:
+                error = another
+        if time.monotonic() < end + STALL:
+            self.breaker.failure()
+        raise translate(error) from error
 
-    async def _run(self, name: str, keys: Sequence[str], args: Sequence[Any]) -> Any:
-        made, here = script(name), self._here()
+    async def _run(self, made: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:
+        here = self._here()
         try:
             if here.together:
                 return await here.together.ask(made.packed(keys, args))
-            return await here.client.evalsha(made.sha, len(keys), *keys, *args)
+            return await _within(self.timeout, here.client.evalsha(made.sha, len(keys), *keys, *args))
         except NoScriptError:
-            command = ("EVAL", made.text, len(keys), *keys, *args)
-            return await self._sent(packed(*command), command)
+            return await self._sent(("EVAL", made.text, len(keys), *keys, *args))
 
-    async def _sent(self, wire: bytes, command: Sequence[Any]) -> Any:
+    async def _sent(self, command: Sequence[Any]) -> Any:
         """One way for all: a pool of one connection has no other."""
         here = self._here()
-        return await (here.together.ask(wire) if here.together else here.client.execute_command(*command))
+        if here.together:
+            return await here.together.ask(packed(*command))
+        return await _within(self.timeout, here.client.execute_command(*command))
 
     async def _drop(self) -> None:
         """Let go of idle connections: they may lead to a server that is no master any more."""
@@ -163,6 +165,14 @@ class AsyncReach:
         if isinstance(self._source, str):
             return _ours(aioredis.Redis.from_url(self._source))
         return _ours(self._source if isinstance(self._source, aioredis.Redis) else self._source())
+
+
+async def _within(seconds: float, answer: Awaitable[Any]) -> Any:
+    try:
+        async with time_limit(seconds):
+            return await answer
+    except asyncio.TimeoutError:
+        raise exceptions.TimeoutError(f"no answer within {seconds:.3f} s") from None
 
 
 def _ours(client: Any) -> Any:

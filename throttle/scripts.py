@@ -70,6 +70,8 @@ class Script:
 
     def packed(self, keys: Sequence[str], args: Sequence[Any]) -> bytes:
         """Its EVALSHA as it goes over the wire."""
+        if len(args) == 1 and type(args[0]) is str and args[0].isascii() and all(map(str.isascii, keys)):
+            return self.packed_text(keys, args[0])
         return b"*%d\r\n%b%b" % (len(keys) + len(args) + 3, self._name, _items((len(keys), *keys, *args)))
 
     def packed_text(self, keys: Sequence[str], text: str) -> bytes:

@@ -1,18 +1,21 @@
 """Questions of one event loop that come while Redis answers go together in the next round trip.
 
-A round trip costs the loop 100 µs or more of its own time, whether one question is in it or twenty; one that waits
-for the trip under way is answered with the next. A question that comes alone leaves at once.
+A round trip costs the loop 50 µs or more of its own time, whether one question is in it or twenty. Those of one turn
+of the loop leave at its end; those that come while a round trip is under way leave with the next.
 """
 
 from __future__ import annotations
 
 import asyncio
+import math
 import sys
 from collections.abc import Awaitable, Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from redis import exceptions
-from redis.exceptions import RedisError, ResponseError
+from redis.exceptions import RedisError
+
+from throttle.pipe import Pipe
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as time_limit
@@ -23,85 +26,118 @@ else:
 MOST = 64
 
 
+class _Asked(NamedTuple):
+    packed: bytes
+    answer: asyncio.Future[Any]
+    at: float  # s, by the loop's clock
+
+
 class Together:
     """The connection that all questions of a loop share.
 
     Args:
-        take: takes a connection of the pool.
+        take: takes a connection of the pool, connected.
         release: gives it back.
-        timeout: seconds that one round trip may take.
+        timeout: seconds within which an answer must come, connecting included.
     """
 
     def __init__(
         self, take: Callable[[], Awaitable[Any]], release: Callable[[Any], Awaitable[None]], timeout: float
     ) -> None:
         self._take, self._release, self._timeout = take, release, timeout
-        self._waiting: list[tuple[bytes, asyncio.Future[Any]]] = []
-        self._trips: asyncio.Task[None] | None = None
+        self._waiting: list[_Asked] = []
+        self._pipe: Pipe | None = None
+        self._since = math.inf  # when the first of those under way was asked
+        self._leaves = False  # whether those who wait leave at the end of this turn
+        self._opening: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
-    async def ask(self, packed: bytes) -> Any:
-        """The reply to one packed command. Cancelled, it leaves the others alone, and no reply unread."""
+    def ask(self, packed: bytes) -> asyncio.Future[Any]:
+        """The reply to one packed command, to be awaited. Cancelled, it leaves the others alone."""
         loop = asyncio.get_running_loop()
-        answer: asyncio.Future[Any] = loop.create_future()
-        self._waiting.append((packed, answer))
-        if self._trips is None:
-            self._trips = loop.create_task(self._go())
-        return await answer
+        asked = _Asked(packed, loop.create_future(), loop.time())
+        self._waiting.append(asked)
+        if not (self._leaves or self._opening or (self._pipe and self._pipe.is_busy)):
+            self._leaves = True
+            loop.call_soon(self._leave)
+        if self._timer is None:
+            self._timer = loop.call_at(asked.at + self._timeout, self._look)
+        return asked.answer
 
-    async def _go(self) -> None:
-        """One trip after another, until nobody waits."""
-        try:
-            while self._waiting:
-                batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-                batch = [one for one in batch if not one[1].done()]
-                if batch:
-                    await self._trip(batch)
-        finally:
-            self._trips = None
+    def _leave(self) -> None:
+        """Send what waits, if there is a way."""
+        self._leaves = False
+        batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
+        batch = [asked for asked in batch if not asked.answer.done()]
+        if not batch:
+            return
+        if self._pipe is None or not self._pipe.is_open:
+            self._waiting = batch + self._waiting
+            self._opening = asyncio.get_running_loop().create_task(self._open())
+            return
+        self._since = batch[0].at
+        self._pipe.send(b"".join([asked.packed for asked in batch]), [asked.answer for asked in batch])
 
-    async def _trip(self, batch: list[tuple[bytes, asyncio.Future[Any]]]) -> None:
-        answers = [answer for _, answer in batch]
+    def _idle(self) -> None:
+        """All that was under way is answered, or lost."""
+        if self._waiting and not (self._leaves or self._opening):
+            self._leave()
+
+    async def _open(self) -> None:
+        """A connection; those who wait leave over it, or hear why there is none."""
+        failed: Exception | None = None
         try:
             async with time_limit(self._timeout):
-                await self._exchange(b"".join([packed for packed, _ in batch]), answers)
+                await self._let_go()
+                self._pipe = Pipe(await self._take(), self._idle)
         except asyncio.TimeoutError:
-            _fail(answers, exceptions.TimeoutError(f"no answer within {self._timeout} s"))
+            failed = exceptions.TimeoutError(f"no connection within {self._timeout} s")
         except RedisError as exc:
-            _fail(answers, exc)
+            failed = exc
         except Exception as exc:  # of a credential provider, for example, whose text may be secret
-            _fail(answers, exceptions.ConnectionError(f"no connection: {type(exc).__name__}"))
+            failed = exceptions.ConnectionError(f"no connection: {type(exc).__name__}")
         except BaseException:
-            _fail(answers, exceptions.ConnectionError("the loop ended"))
+            self._fail(exceptions.ConnectionError("the loop ended"))
             raise
-
-    async def _exchange(self, packed: bytes, answers: list[asyncio.Future[Any]]) -> None:
-        """The pool looks at a connection before it gives it: what was closed is replaced, what has something to read
-        that nobody asked for (a proxy's word) is, too; else each would hear the answer to the question before.
-        """
-        connection, whole = await self._take(), False
-        try:
-            await connection.send_packed_command(packed)
-            for answer in answers:
-                await self._read(connection, answer)
-            whole = True
         finally:
-            if not whole:
-                await connection.disconnect(nowait=True)
-            await self._release(connection)
+            self._opening = None
+        if failed:
+            self._fail(failed)
+        else:
+            self._leave()
 
-    @staticmethod
-    async def _read(connection: Any, answer: asyncio.Future[Any]) -> None:
-        try:
-            reply = await connection.read_response(disable_decoding=True)
-        except ResponseError as exc:  # of this one alone; what is wrong with the connection is raised on
-            if not answer.done():
-                answer.set_exception(exc)
-            return
-        if not answer.done():
-            answer.set_result(reply)
+    async def _let_go(self) -> None:
+        """Give the connection that was lost back to the pool, which may have a place for no more than one."""
+        pipe, self._pipe = self._pipe, None
+        if pipe is not None:
+            await pipe.connection.disconnect(nowait=True)
+            await self._release(pipe.connection)
+
+    def _look(self) -> None:
+        """Nobody waits longer than the timeout. A loop that stood still has read the answers before it looks."""
+        now, late = asyncio.get_running_loop().time(), exceptions.TimeoutError(f"no answer within {self._timeout} s")
+        self._timer = None
+        begun = now - self._timeout
+        overdue = [asked for asked in self._waiting if asked.at <= begun]
+        self._waiting = self._waiting[len(overdue) :]
+        _fail(overdue, late)
+        if self._pipe and self._pipe.is_busy:
+            if self._since <= begun:
+                self._pipe.fail(late)
+            else:
+                self._look_at(self._since)
+        if self._timer is None and self._waiting:
+            self._look_at(self._waiting[0].at)
+
+    def _look_at(self, since: float) -> None:
+        self._timer = asyncio.get_running_loop().call_at(since + self._timeout, self._look)
+
+    def _fail(self, error: Exception) -> None:
+        waiting, self._waiting = self._waiting, []
+        _fail(waiting, error)
 
 
-def _fail(answers: list[asyncio.Future[Any]], exc: Exception) -> None:
-    for answer in answers:
-        if not answer.done():
-            answer.set_exception(exc)
+def _fail(waiting: list[_Asked], error: Exception) -> None:
+    for asked in waiting:
+        if not asked.answer.done():
+            asked.answer.set_exception(error)
