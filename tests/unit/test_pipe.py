@@ -1,4 +1,4 @@
-"""The connection that the questions of a loop share: each hears its own answer, or that it gets none; never another's."""
+"""The connection that questions of a loop share: each hears its own answer, or that it gets none; never another's."""
 
 from __future__ import annotations
 
