@@ -22,7 +22,9 @@ local value, tat, seen, was = redis.call('GET', KEYS[1])
 if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
 if was == as and tonumber(seen) <= now then
   tat = tonumber(tat)
-else -- a new bucket, or of another rate, or shared with tasks, or the clock has stepped back
+elseif not value and fresh == 0 then -- a new one, or forgotten as it was full
+  tat = now
+else -- of another rate, or begins less than full, or shared with tasks, or the clock has stepped back
 -- @include lib/bucket
   local limit, changed = {interval = interval, burst = burst, keep = keep}
   tat, changed = bucket_load(KEYS[1], now, limit, fresh)

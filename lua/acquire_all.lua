@@ -19,15 +19,17 @@ local mode, at, rest = string.match(ARGV[1], '^(%l+) (%S+) (.+)$')
 local now = clock(at == '-' and '' or at)
 local limits, wait, which, delay, other = {}, 0, 1, 0, {}
 
-for kind, a, b, c, d, cost in string.gmatch(rest, '(%l+) (%d+) (%d+) (%d+) (%d+) (%d+)') do
+for kind, as, a, b, c, d, cost in string.gmatch(rest, '(%l+) ((%d+) (%d+)) (%d+) (%d+) (%d+)') do
   local i, slot = #limits + 1, math.huge
   local limit
   if kind == 'bucket' or kind == 'queue' then
-    limit = {as = a .. ' ' .. b, interval = tonumber(a), burst = tonumber(b), keep = tonumber(d), cost = tonumber(cost)}
+    limit = {as = as, interval = tonumber(a), burst = tonumber(b), keep = tonumber(d), cost = tonumber(cost)}
     local value, tat, seen, was = redis.call('GET', KEYS[i])
     if value then tat, seen, was = string.match(value, '^(%d+) (%d+) (.*)$') end
-    if was == limit.as and tonumber(seen) <= now then -- the usual, as in acquire
+    if was == as and tonumber(seen) <= now then -- the usual, as in acquire
       limit.tat = tonumber(tat)
+    elseif not value and (c == '0' or kind == 'queue') then
+      limit.tat = now
     else
 -- @include lib/bucket
       local changed
