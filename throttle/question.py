@@ -93,7 +93,7 @@ class Scope:
         if len(self._usual) >= _REMEMBERED:  # somebody makes limits as they come, which is not to fill the memory
             self._usual.clear()
         buckets = [self._bucket(limit, None)[:-1] for limit in limits]
-        self._usual[cost, *map(id, limits)] = _Usual(limits, buckets, text)
+        self._usual[(cost, *map(id, limits))] = _Usual(limits, buckets, text)
 
     def refund(self, asked: Sequence[Asked], key: object, cost: int) -> Question | None:
         """To give units back."""

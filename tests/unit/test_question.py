@@ -20,7 +20,7 @@ LIMITS: list[Any] = [
 ]  # fmt: skip
 
 
-def asked(scope: Scope, limits: list[Any], key: object, cost: int) -> Question | None | type[Exception]:
+def asked(scope: Scope, limits: list[Any], key: object, cost: int) -> Question | type[Exception] | None:
     try:
         question = scope.question("take", limits, key, cost)
     except ThrottleError as error:
