@@ -20,6 +20,8 @@ import os
 
 from celery import Celery
 from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from throttle import AsyncLimiter, TokenBucket, throttled
@@ -53,6 +55,12 @@ def accept(message: Message):
     starts_in = send_sms.throttle.estimate(message.to, message.text)
     send_sms.delay(message.to, message.text)  # raises BacklogFull beyond max_wait, which is answered with 503
     return {"starts_in": round(starts_in, 1)}
+
+
+@api.exception_handler(RequestValidationError)
+def not_understood(request, error):
+    # FastAPI's own shows what was sent, and fails with a 500 if that is no UTF-8.
+    return JSONResponse({"detail": [{"loc": one["loc"], "msg": one["msg"]} for one in error.errors()]}, 422)
 
 
 @api.get("/health")

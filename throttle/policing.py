@@ -20,7 +20,7 @@ from urllib.parse import quote
 from throttle.asking import Asking, Outcome
 from throttle.decision import Decision
 from throttle.errors import CostExceedsLimit, StoreUnavailable, ThrottleError
-from throttle.http import PROBLEM, Identity, Refusal, Secret, refusal
+from throttle.http import PROBLEM, Identity, Refusal, Secret, discreet, refusal
 from throttle.keyed import Of
 from throttle.limits import Limit, TokenBucket, of_rate
 from throttle.rates import Rate
@@ -199,7 +199,8 @@ _OURS = ("ip:", "user:", "key:", "route:", "value:")
 def given_key(identity: Identity, value: Any) -> Any:
     """What a callable says, as a key: nobody is to pass for an address, a user or an API key by that."""
     if isinstance(value, tuple):
-        return identity.key(*value)
+        return identity.key(*map(discreet, value))
+    value = discreet(value)
     if isinstance(value, Secret):
         return identity.key(value)
     return identity.key("value", value) if str(value).startswith(_OURS) else value

@@ -61,6 +61,8 @@ def test_fastapi_sms(server: RedisServer) -> None:
         named = ["address", "pro", "sms 1000/s"]
         assert [name for name in named if name in pro.headers["RateLimit-Policy"]] == named[1:]
         assert httpx.get(f"{url}/health").headers.get("RateLimit") is None
+        unreadable = httpx.post(f"{url}/sms", content=b'{"to": \xff}', headers={"Content-Type": "text/plain"})
+        assert unreadable.status_code == 422, "FastAPI's own answer would be a 500"
 
 
 def until_refused(url: str, key: str) -> Any:

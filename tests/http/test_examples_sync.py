@@ -3,40 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import subprocess
-import sys
-import time
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import httpx
 import pytest
 
-from tests.fleet import ROOT
-from tests.http.servers import balancing, serving
-from tests.services import RedisServer, free_port
-
-
-@contextlib.contextmanager
-def running(server: RedisServer, *command: str) -> Iterator[str]:
-    """A module that serves on PORT; its URL."""
-    port = free_port()
-    env = {**os.environ, "REDIS_URL": server.url(7), "CELERY_BROKER_URL": server.url(7), "PORT": str(port)}
-    process = subprocess.Popen([sys.executable, "-m", *command], cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True)
-    url = f"http://127.0.0.1:{port}"
-    try:
-        until = time.monotonic() + 30
-        while time.monotonic() < until and process.poll() is None:
-            with contextlib.suppress(httpx.TransportError):
-                httpx.get(f"{url}/health/")
-                break
-            time.sleep(0.05)
-        yield url
-    finally:
-        process.terminate()
-        _, said = process.communicate(timeout=20)
-    assert "Traceback" not in said, said
+from tests.http.servers import balancing, running, serving
+from tests.services import RedisServer
 
 
 def test_flask_login(server: RedisServer) -> None:

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from throttle import ThrottleError, TokenBucket
-from throttle.http import Identity, identity, opaque, secret
+from throttle.http import Identity, discreet, identity, opaque, secret
 from throttle.http.addresses import address_of, forwarded_for
 from throttle.keys import Namer
 from throttle.testing import fake_store
@@ -177,6 +177,16 @@ def test_b106_a_network_is_one_client() -> None:
     assert Identity(ipv6_prefix=48).address("2001:db8:1:2::1") == "2001:db8:1::/48"
 
 
+def test_clients_behind_nat64_are_told_apart() -> None:
+    """To a server that speaks IPv6 alone, all of IPv4 is one /96 (RFC 6052)."""
+    who = Identity()
+    assert who.address("64:ff9b::203.0.113.9") == who.address("64:FF9B::cb00:7109") == who.address("203.0.113.9")
+    assert who.address("64:ff9b::203.0.113.8") == "203.0.113.8"
+    assert Identity(1).address(PROXY, xff("[64:ff9b::203.0.113.9]:443")) == "203.0.113.9"
+    assert who.address("64:ff9b:1::203.0.113.9") == "64:ff9b:1::/64", "a network's own prefix is not known"
+    assert Identity(["10.0.0.0/8"]).address("64:ff9b::10.0.0.1", xff("203.0.113.9")) == "10.0.0.1", "no proxy of ours"
+
+
 @pytest.mark.parametrize(
     "setting",
     [{"ipv6_prefix": 31}, {"ipv6_prefix": 129}, {"ipv6_prefix": "64"}, {"ipv6_prefix": True}, {"header": "x-real-ip"},
@@ -250,6 +260,31 @@ def test_b35_secrets_are_not_told() -> None:
     assert "sk-live" not in str(opaque(token, "p"))
     assert opaque(token, "p") == opaque("sk-live-51", "p")
     assert len(opaque("x" * 2**20, "p")) == 12
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "Bearer abc", "bearer  x", "Basic dXNlcjpw", "Token 7", "HMAC-SHA256 k:s", "é,Bearer abc", b"Bearer abc",
+        "sk_live_51HxAbCdEfGhIjKl", "ghp_16C7e42F292c6912E7710c838347Ae178B4a", "d41d8cd98f00b204e9800998ecf8427e",
+        "eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.c2ln", "theme=dark; sessionid=k2hx81qz0m4w7c9v5b3n", "x" * 65,
+        "6ba7b810-9dad-11d1-80b4-00c04fd430c8",
+    ],
+)  # fmt: skip
+def test_b35_what_looks_like_a_credential_is_a_secret(value: Any) -> None:
+    key = Identity().key(discreet(value))
+    assert key.startswith("~")
+    assert key == Identity().key(secret(value.decode("latin-1") if isinstance(value, bytes) else value))
+    assert Identity().who("192.0.2.1", user=value) == Identity().key("user", discreet(value))
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["acme", "", "ann@example.com", "a customer of ours, with 12 words", "bearer", "acme-corporation-of-europe", 7,
+     None, "10000000000000000000000001", ("a", "b"), "token", "monkey 7"],
+)  # fmt: skip
+def test_names_stay_as_they_are(value: Any) -> None:
+    assert discreet(value) is value
 
 
 def test_b35_what_redis_holds() -> None:

@@ -229,6 +229,21 @@ def test_keys_that_a_callable_makes() -> None:
     assert asked.keys == ["acme", f"ip:{PEER}", *parts, 7]
 
 
+def test_b35_a_credential_that_a_callable_returns_is_stored_as_a_digest(limiter: Limiter, server: RedisServer) -> None:
+    def token(asking: Asking) -> Any:
+        return asking.header("authorization")
+
+    rule = Rule(
+        (Bucket("2/min", 2, name="a"), token), (Bucket("9/min", 9, name="b"), lambda asking: (token(asking), 1))
+    )
+    guard = Guard(limiter, rule, user=token)
+    sent = [asking(headers=[("Authorization", f"Bearer {name}-51")]) for name in ("ann", "bob", "ann", "ann")]
+    assert [guard.check(one).allowed for one in sent] == [True, True, True, False]
+    keys = list(server.client().scan_iter())
+    assert len(keys) == 4
+    assert not [key for key in keys if b"ann" in key or b"Bearer" in key]
+
+
 def test_several_keys_together() -> None:
     asked = Scripted()
     Guard(asked, Rule("9/s", key=("address", "route")), Rule("9/s", path="/sms/{id}")).check(asking(path="/sms/7"))

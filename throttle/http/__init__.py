@@ -11,7 +11,7 @@ except ImportError as missing:
     raise ImportError('throttle.http needs http-sf: pip install "celery-throttled[http]"') from missing
 
 from throttle.http.fields import STYLES, fields, retry_after
-from throttle.http.identity import Identity, Secret, opaque, secret
+from throttle.http.identity import Identity, Secret, discreet, opaque, secret
 from throttle.http.problem import PROBLEM, Refusal, refusal
 from throttle.http.reading import Told, Upstream, read, spread
 
@@ -23,6 +23,7 @@ __all__ = [
     "Secret",
     "Told",
     "Upstream",
+    "discreet",
     "fields",
     "opaque",
     "read",

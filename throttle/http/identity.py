@@ -3,18 +3,21 @@
 An identity is text for `key=`. Of the parts it is made of, no two lists give one identity; parts that are secret
 or longer than 64 bytes are a keyed digest (BLAKE2b), so that a dump of Redis, a log or a metric does not tell them.
 
-Sources: RFC 7239 (Forwarded); RFC 4291 section 2.5.5.2 (IPv4 in IPv6), RFC 6177 (a site has a /64 at least).
+Sources: RFC 7239 (Forwarded); RFC 4291 section 2.5.5.2 (IPv4 in IPv6), RFC 6052 section 2.1 (IPv4 behind NAT64),
+RFC 6177 (a site has a /64 at least).
 """
 
 from __future__ import annotations
 
 import ipaddress
 import logging
+import re
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from ipaddress import IPv6Network
+from ipaddress import IPv4Address, IPv6Network
 from threading import Lock
+from typing import Any
 
 from throttle.errors import ThrottleError
 from throttle.http.addresses import Address, Network, address_of, forwarded_for
@@ -28,6 +31,11 @@ NO_ADDRESS = "unix"
 
 _LONGEST = 64  # bytes of an identity as it is; longer ones are a digest
 _FORWARDED = ("x-forwarded-for", "forwarded")
+_NAT64 = IPv6Network("64:ff9b::/96")
+
+#: What an Authorization field holds; and what may be a token, if it has letters and digits. Long names look so too.
+_SCHEME = re.compile(r"\b(?:basic|bearer|digest|token|key|negotiate|hmac[\w-]*)\s+\S", re.ASCII | re.IGNORECASE)
+_TOKEN = re.compile(r"[\w.~+/=-]{20,}", re.ASCII)
 _UNTRUSTED = (
     "requests: the peer %s is private and sends %s, so it looks like a proxy, yet nothing is trusted and all its "
     "clients count as one: say Identity(trusted_proxies=1), or 0 if it is none"
@@ -50,6 +58,24 @@ class Secret:
 def secret(value: str) -> Secret:
     """Marks a part of an identity as secret: an API key, a session."""
     return Secret(value)
+
+
+def discreet(value: Any) -> Any:
+    """What somebody says names a caller; as a secret if it looks like a credential, for keys are read by others too.
+
+    It depends on nothing but the value: what a client sends beside it must not lead to another bucket.
+    """
+    if isinstance(value, bytes):
+        value = value.decode("latin-1")
+    if not isinstance(value, str):
+        return value
+    return Secret(value) if len(value) > _LONGEST or _is_credential(value) else value
+
+
+def _is_credential(text: str) -> bool:
+    if _SCHEME.search(text):
+        return True
+    return any(re.search("[0-9]", one) and re.search("[A-Za-z]", one) for one in _TOKEN.findall(text))
 
 
 def opaque(identity: object, pepper: str) -> bytes:
@@ -109,12 +135,12 @@ class Identity:
             peer: address of the other end of the connection; `None` over a Unix socket.
             headers: of the request: a mapping, or pairs; text or bytes.
             api_key: stored as a digest.
-            user: whatever names the user.
+            user: whatever names the user; what looks like a credential is stored as a digest.
         """
         if api_key:
             return self.key("key", secret(api_key))
         if user is not None and user != "":
-            return self.key("user", user)
+            return self.key("user", discreet(user))
         return self.key("ip", self.address(peer, headers))
 
     def key(self, *parts: object) -> str:
@@ -170,6 +196,8 @@ class Identity:
     def _masked(self, address: Address) -> str:
         if address.version == 4:
             return str(address)
+        if address in _NAT64:  # all of IPv4 would be one client; whether it is trusted is another matter
+            return str(IPv4Address(int(address) & 0xFFFFFFFF))
         # IPv6Network and not ip_network, which takes small numbers, ::1 for one, for IPv4
         return str(IPv6Network((int(address), self._prefix), strict=False))
 
