@@ -2,7 +2,9 @@
 --
 -- KEYS   one bucket per limit
 -- ARGV   one text: now ('-' = ask Redis), then for each limit, ';' between them: kind, four numbers that say the
---        limit (as for acquire_all), cost
+--        limit (as for acquire_all), cost, and, to undo what was just taken, when that was (us): then what may have
+--        come back by itself since is not given back, nor anything to a later window, so that no more passes than
+--        if nothing had been taken
 -- REPLY  1; or 'outside' and the time (us), for a quota whose borders are not those of now
 --
 -- @include lib/clock
@@ -16,9 +18,10 @@ local other = {fixed = fixed, sliding = sliding, log = log, quota = quota}
 local at, rest = string.match(ARGV[1], '^(%S+) (.+)$')
 local now, limits = clock(at == '-' and '' or at), {}
 
-for kind, a, b, c, d, cost in string.gmatch(rest, '(%l+) (%d+) (%d+) (%d+) (%d+) (%d+)') do
+for said in string.gmatch(rest, '[^;]+') do
+  local kind, a, b, c, d, cost, since = string.match(said, '^(%l+) (%d+) (%d+) (%d+) (%d+) (%d+) ?(%d*)$')
   local i = #limits + 1
-  local limit = {by = other[kind], cost = tonumber(cost)}
+  local limit = {by = other[kind], cost = tonumber(cost), since = tonumber(since)}
   if not limit.by then
     limit.interval, limit.burst, limit.keep = tonumber(a), tonumber(b), tonumber(d)
   else
@@ -32,12 +35,12 @@ end
 
 for i, limit in ipairs(limits) do
   if limit.by then
-    limit.by.give(KEYS[i], limit.state, now, limit)
+    local begin = limit.state.start or now - limit.period + 1 -- of what counts now
+    if not limit.since or limit.since >= begin then limit.by.give(KEYS[i], limit.state, now, limit) end
   else
-    local tat = bucket_load(KEYS[i], now, limit, 0)
-    if tat > now and limit.cost > 0 then
-      bucket_store(KEYS[i], math.max(now, tat - limit.cost * limit.interval), now, limit)
-    end
+    local tat, back = bucket_load(KEYS[i], now, limit, 0), limit.cost * limit.interval
+    if limit.since then back = back - math.max(0, now - limit.since) end
+    if tat > now and back > 0 then bucket_store(KEYS[i], math.max(now, tat - back), now, limit) end
   end
 end
 return 1

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import shutil
 import socket
 import subprocess
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
@@ -74,6 +77,18 @@ class RedisServer:
     def client(self, db: int = 0, **options: object) -> redis.Redis:
         return redis.Redis(port=self.port, db=db, **options)  # type: ignore[arg-type]
 
+    def ask(self, *command: object) -> Any:
+        """The reply to one command, as it comes."""
+        connection = redis.Connection(port=self.port)
+        try:
+            connection.send_command(*command)
+            return connection.read_response()
+        finally:
+            connection.disconnect()
+
+    def option(self, name: str) -> str:
+        return self.options[self.options.index(name) + 1]
+
     def stop(self) -> None:
         if self.process is not None:
             self.process.kill()
@@ -91,6 +106,78 @@ def redis_server(*options: str) -> RedisServer:
         missing("redis-server")
         raise AssertionError
     return RedisServer(executable, *options)
+
+
+class RedisCluster:
+    """A Redis Cluster: masters that have the slots in equal parts, each with so many replicas."""
+
+    def __init__(self, executable: str, masters: int = 3, replicas: int = 0, *options: str) -> None:
+        size = masters * (1 + replicas)
+        common = ("--cluster-enabled", "yes", "--cluster-node-timeout", "1000", *options)
+        # Else its bus would be at the port + 10000, which may not exist.
+        self.nodes = [RedisServer(executable, *common, "--cluster-port", str(free_port())) for _ in range(size)]
+        self.masters = self.nodes[:masters]
+        try:
+            self._form(masters)
+        except BaseException:
+            self.remove()
+            raise
+
+    def _form(self, masters: int) -> None:
+        first, rest = self.nodes[0], self.nodes[1:]
+        for place, node in enumerate(self.masters):
+            begin, end = (16384 * n // masters for n in (place, place + 1))
+            node.ask("CLUSTER", "ADDSLOTSRANGE", begin, end - 1)
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", place + 1)
+        for node in rest:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", first.port, first.option("--cluster-port"))
+        self._until(lambda node: len(node.ask("CLUSTER", "NODES").splitlines()) == len(self.nodes))
+        for place, node in enumerate(self.nodes[masters:]):
+            node.ask("CLUSTER", "REPLICATE", self.masters[place % masters].ask("CLUSTER", "MYID"))
+        self.until_ok()
+
+    def until_ok(self) -> None:
+        """Until all nodes that run know each other, and that all slots are served; replicas are as their masters."""
+        self._until(lambda node: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"))
+        self._until(lambda node: len(node.ask("CLUSTER", "SLOTS")) == len(self.masters))
+        self._until(lambda node: b"master_link_status:down" not in node.ask("INFO", "replication"))
+
+    def _until(self, true: Callable[[RedisServer], bool]) -> None:
+        for _ in range(2000):
+            if all(true(node) for node in self.nodes if node.process is not None):
+                return
+            time.sleep(0.01)
+        raise RuntimeError("the cluster did not form")
+
+    def client(self, **options: Any) -> redis.RedisCluster:
+        return redis.RedisCluster(host="127.0.0.1", port=self.nodes[0].port, **options)
+
+    def node_of(self, slot: int) -> RedisServer:
+        """The master that has the slot, as the first node that runs says."""
+        asked = next(node for node in self.nodes if node.process is not None)
+        for first, last, master, *_ in asked.ask("CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(node for node in self.nodes if node.port == master[1])
+        raise LookupError(slot)
+
+    def flush(self) -> None:
+        for node in self.masters:
+            node.ask("FLUSHALL")
+
+    def remove(self) -> None:
+        for node in self.nodes:
+            node.remove()
+
+
+def redis_cluster(masters: int = 3, replicas: int = 0, *options: str) -> RedisCluster:
+    """A cluster of the system's Redis, 7 or later: earlier ones take no port for the bus."""
+    executable = shutil.which("redis-server")
+    version = subprocess.run([executable, "--version"], capture_output=True, text=True).stdout if executable else ""
+    found = re.search(r"v=(\d+)", version)
+    if executable is None or found is None or int(found[1]) < 7:
+        missing("redis-server 7 or later")
+        raise AssertionError
+    return RedisCluster(executable, masters, replicas, *options)
 
 
 class RabbitMQ:

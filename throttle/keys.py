@@ -22,6 +22,14 @@ _LONG = 64
 _RESERVED = {"": "%", "-": "%2D"}
 
 
+def apart(key: str) -> str:
+    """The name of a bucket that has a Redis Cluster slot of its own: without braces, all of it is hashed.
+
+    No other text in a name has braces: all that comes from outside is quoted, and a prefix is refused.
+    """
+    return key.replace("{", "", 1).replace("}", "", 1)
+
+
 class Namer:
     """Builds every key name of one deployment.
 

@@ -13,7 +13,7 @@ import redis
 from throttle.breaker import Breaker
 from throttle.errors import StoreUnavailable
 from throttle.keys import Namer
-from throttle.store import Store, troubled
+from throttle.store import Source, Store, troubled
 from throttle.timely import until
 
 #: s before each further try, as far as the budget goes: a connection that was stale is made anew at once, and a
@@ -73,7 +73,7 @@ class Reach:
 
     def _again(self, call: Callable[[], Any], error: StoreUnavailable, began: float) -> Any:
         """Further tries after one has failed, over connections made anew."""
-        end = began + self.timeout
+        end = self._end(began)
         if _busy(error):
             return self._when_free(call, error, end)
         for pause in PAUSES:
@@ -93,6 +93,9 @@ class Reach:
                 return reply
         self.breaker.failure()
         raise error
+
+    def _end(self, began: float) -> float:
+        return began + self.timeout
 
     def _when_free(self, call: Callable[[], Any], error: StoreUnavailable, end: float) -> Any:
         """All connections of the pool are in use, which is no fault of Redis: others will let go of theirs."""
@@ -126,17 +129,20 @@ _lock = Lock()
 
 
 def reach(
-    source: str | redis.Redis | Callable[[], redis.Redis] | Store,
+    source: Source | Store,
     namer: Namer | None,
     timeout: float,
     now: Callable[[], int] | None,
+    *,
+    spread: bool = True,
 ) -> Reach:
     """The way to that Redis; the same for all in this process that say the same."""
     if isinstance(source, Store):
         return Reach(source, timeout)
-    name = (source, timeout, now, *(namer.terms if namer else ()))
+    name = (source, timeout, now, spread, *(namer.terms if namer else ()))
     with _lock:
         made = _reaches.get(name)
         if made is None:
-            made = _reaches[name] = Reach(Store(source, namer, timeout=timeout, now=now, total=True), timeout)
+            store = Store(source, namer, timeout=timeout, now=now, total=True, spread=spread)
+            made = _reaches[name] = Reach(store, timeout)
         return made

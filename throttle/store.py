@@ -11,12 +11,14 @@ from urllib.parse import urlsplit
 
 import redis
 from redis.exceptions import (
+    AskError,
     BusyLoadingError,
     ClusterDownError,
     MasterDownError,
     NoScriptError,
     OutOfMemoryError,
     ReadOnlyError,
+    RedisClusterException,
     RedisError,
     TryAgainError,
 )
@@ -41,7 +43,7 @@ QUOTE = "quote what is special in its password, with urllib.parse.quote(password
 SCHEMES = ("redis", "rediss", "unix", "redis+socket", "valkey", "valkeys")
 
 #: What a store can be made from.
-Source = "str | redis.Redis | Callable[[], redis.Redis]"
+Source = str | redis.Redis | redis.RedisCluster | Callable[[], redis.Redis | redis.RedisCluster]
 
 
 def check_url(url: str) -> str:
@@ -67,6 +69,9 @@ def check_url(url: str) -> str:
     return url
 
 
+_NO_CLUSTER = "tasks cannot be limited on Redis Cluster yet: only a Limiter or an AsyncLimiter takes a RedisCluster"
+
+
 class Store:
     """Calls scripts on one Redis, whoever the process is now (it reconnects after a fork).
 
@@ -77,24 +82,29 @@ class Store:
         now: test clock giving µs since the epoch; `None`: the server's clock decides.
         options: keywords of the connection, for a URL.
         total: whether `timeout` is for all that a call does, connecting and its retries included, whatever the client
-            itself would do; for those who answer requests. It tries once.
+            itself would do; for those who answer requests. It tries once. And they alone may have a Redis Cluster.
+        spread: whether on a cluster each bucket has a hash slot of its own, and not the scope's.
     """
 
     def __init__(
         self,
-        source: str | redis.Redis | Callable[[], redis.Redis],
+        source: Source,
         namer: Namer | None = None,
         *,
         timeout: float = 5.0,
         now: Callable[[], int] | None = None,
         options: Mapping[str, Any] | None = None,
         total: bool = False,
+        spread: bool = True,
     ) -> None:
-        if not isinstance(source, (str, redis.Redis)) and not callable(source):
-            raise ThrottleError(f"{type(source).__name__} is no redis.Redis (Redis Cluster is not supported yet)")
+        if not isinstance(source, (str, redis.Redis, redis.RedisCluster)) and not callable(source):
+            raise ThrottleError(f"{type(source).__name__} is no redis.Redis")
+        if isinstance(source, redis.RedisCluster) and not total:
+            raise ThrottleError(_NO_CLUSTER)
         self.namer = namer or Namer()
         self._source = check_url(source) if isinstance(source, str) else source
         self._timeout, self._now, self._options, self._total = timeout, now, options or {}, total
+        self._spread = spread
         self._lock, self._pid = threading.Lock(), 0
         #: One connection and no pool, for a process with one thread: saves a poll of the socket per command.
         self.single = False
@@ -133,7 +143,21 @@ class Store:
                 single_connection_client=self.single,
                 **self._options,
             )
-        return _undecoded(self._source if isinstance(self._source, redis.Redis) else self._source())
+        made = self._source if isinstance(self._source, (redis.Redis, redis.RedisCluster)) else self._made(self._source)
+        return self._cluster(made) if isinstance(made, redis.RedisCluster) else _undecoded(made)
+
+    def _made(self, factory: Callable[[], Any]) -> Any:
+        try:
+            return factory()
+        except RedisClusterException as exc:  # no RedisError to redis-py, but a cluster's client connects when made
+            raise RedisConnectionError(str(exc)) from exc
+
+    def _cluster(self, client: redis.RedisCluster) -> Any:
+        if not self._total:
+            raise ThrottleError(_NO_CLUSTER)
+        from throttle.cluster import Cluster  # which has stores itself
+
+        return Cluster(client, self.namer, self._timeout, spread=self._spread)
 
     @property
     def clock(self) -> Callable[[], int] | None:
@@ -212,6 +236,8 @@ def translate(exc: RedisError) -> Exception:
         return ThrottleError(f"this Redis does not allow TIME in scripts ({text}); version 6.2 or later does")
     if "user_script" in text and not (isinstance(exc, _SERVER) or any(word in text for word in _SERVER_WORDS)):
         logger.error("a script failed, which is a bug of celery-throttled; tasks wait meanwhile: %s", text)
+    if isinstance(exc, AskError) or text.startswith(("MOVED ", "ASK ")):
+        return StoreUnavailable(f"this Redis is a cluster: make the limiter from a redis.RedisCluster ({text})")
     if "can't run this command" in text or "NOPERM" in text:
         return StoreUnavailable(f"Redis's ACL forbids a command that limits need; lua/README.md lists all ({text})")
     return StoreUnavailable(f"Redis cannot serve: {text or type(exc).__name__}")
