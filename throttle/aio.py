@@ -16,10 +16,10 @@ from throttle.alive import Alive
 from throttle.answers import UNLIMITED, Answers, Counting, outside
 from throttle.calls import Calls
 from throttle.decision import Decision
-from throttle.errors import StoreUnavailable
+from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.loops import AsyncReach
-from throttle.question import Asked, Question
+from throttle.question import Asked, Question, decision
 from throttle.waiting import Patience, patience
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -31,7 +31,7 @@ class AsyncLimiter(Counting):
     Args:
         redis_or_url: URL, `redis.asyncio.Redis`, or a factory of one. Of a client its options are taken, for
             connections of the limiter's own in each loop.
-        scope, namer, timeout, on_store_error, denials, mode, now: as for `Limiter`.
+        scope, namer, timeout, on_store_error, denials, lease, mode, now: as for `Limiter`.
     """
 
     def __init__(
@@ -43,15 +43,22 @@ class AsyncLimiter(Counting):
         timeout: float = 0.25,
         on_store_error: str = "open",
         denials: int = 10_000,
+        lease: int = 0,
         mode: str = "enforce",
         now: Callable[[], int] | None = None,
     ) -> None:
         self.scope, self._now = scope, now
         self._reach = AsyncReach(redis_or_url, timeout)
         self._answers = answers = Answers(
-            namer or Namer(), scope, now, on_store_error=on_store_error, denials=denials, mode=mode
+            namer or Namer(),
+            scope,
+            now,
+            on_store_error=on_store_error,
+            denials=denials,
+            lease=lease,
+            mode=mode,
         )
-        self._scope, self._denials = answers.scope, answers.denials
+        self._scope, self._denials, self._leases = answers.scope, answers.denials, answers.leases
         self._sleep: Callable[[float], Awaitable[object]] = asyncio.sleep
 
     async def acquire(self, *limits: Asked, key: object = None, cost: int = 1) -> Decision:
@@ -59,10 +66,16 @@ class AsyncLimiter(Counting):
         question = self._answers.question("take", limits, key, cost)
         if question is None:
             return UNLIMITED
+        leases = self._leases
+        if leases is not None and (ahead := leases.find(question) or await self._ahead(question, limits, key, cost)):
+            return ahead
         known = self._answers.known(question)
         if known is not None:
             return known
-        return await self._decide(question, 0 if self._denials is None else self._denials.clock())
+        said = await self._decide(question, 0 if self._denials is None else self._denials.clock())
+        if leases is not None:
+            leases.note(question, said)
+        return said
 
     async def peek(self, *limits: Asked, key: object = None, cost: int = 1) -> Decision:
         """What `acquire` would answer, changing nothing."""
@@ -145,6 +158,21 @@ class AsyncLimiter(Counting):
             raise late
         await self._sleep(said.delay)
         return said._replace(delay=0.0)
+
+    async def _ahead(self, question: Question, limits: tuple[Asked, ...], key: object, cost: int) -> Decision | None:
+        """The first answer of a new lease; `None`: none is due, or there is no room for one."""
+        leases, said = self._leases, None
+        if leases is None or not leases.begins(question):
+            return None
+        asked = leases.clock()
+        try:
+            more = self._answers.question("take", limits, key, cost * leases.units)
+            said = decision(more, await self._ask(more)) if more else None
+        except ThrottleError:  # Redis does not answer, as the question itself will hear; or a tier has changed
+            pass
+        finally:
+            said = leases.ends(question, said, asked)
+        return said
 
     async def _decide(self, question: Question, asked: int) -> Decision:
         try:

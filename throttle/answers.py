@@ -11,6 +11,7 @@ from throttle.decision import Decision
 from throttle.denials import Denials
 from throttle.errors import CostExceedsLimit, StoreUnavailable, ThrottleError
 from throttle.keys import Namer
+from throttle.leases import Leases
 from throttle.outage import Outage
 from throttle.question import OUTSIDE, UNLIMITED, Asked, Question, Scope, decision
 from throttle.shadow import Shadow
@@ -25,7 +26,7 @@ class Answers:
     Args:
         namer, scope: names of the keys.
         now: test clock giving µs since the epoch.
-        on_store_error, denials, mode: as `Limiter` has them.
+        on_store_error, denials, lease, mode: as `Limiter` has them.
     """
 
     def __init__(
@@ -36,6 +37,7 @@ class Answers:
         *,
         on_store_error: str,
         denials: int,
+        lease: int,
         mode: str,
     ) -> None:
         if mode not in MODES:
@@ -47,6 +49,8 @@ class Answers:
         self.shadow = Shadow(scope, self.clock) if mode == "shadow" else None
         self.scope = Scope(namer, scope, now, "s:" if self.shadow else "b:")
         self.denials = Denials(denials, now) if denials else None
+        leases = Leases(lease, now)
+        self.leases = leases if lease > 1 and not self.shadow else None
         self.outage = Outage("open" if self.shadow else on_store_error, scope, self.clock, now)
         self.alive = Alive(namer.scope(scope), self.outage.local, self.clock) if self.outage.local else None
 
