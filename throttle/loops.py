@@ -38,7 +38,9 @@ STALL = 0.03
 POOLS = (connections.ConnectionPool, connections.BlockingConnectionPool, sentinel.SentinelConnectionPool)
 
 #: What an `AsyncLimiter` can be made from.
-Source = "str | aioredis.Redis | Callable[[], aioredis.Redis]"
+Source = str | aioredis.Redis | aioredis.RedisCluster | Callable[[], aioredis.Redis | aioredis.RedisCluster]
+
+CLIENTS = (aioredis.Redis, aioredis.RedisCluster)
 
 
 class _Made(NamedTuple):
@@ -58,21 +60,20 @@ class AsyncReach:
         source: URL, client, or factory of a client.
         timeout: seconds one question may take, further tries included.
         breaker: another than the usual, for tests.
+        spread: whether on a Redis Cluster each bucket has a hash slot of its own, and not the scope's.
     """
 
     def __init__(
-        self,
-        source: str | aioredis.Redis | Callable[[], aioredis.Redis],
-        timeout: float = 0.25,
-        breaker: Breaker | None = None,
+        self, source: Source, timeout: float = 0.25, breaker: Breaker | None = None, *, spread: bool = True
     ) -> None:
         what: Any = source
-        if not isinstance(what, (str, aioredis.Redis)) and not callable(what):
+        if not isinstance(what, (str, *CLIENTS)) and not callable(what):
             name = f"{type(what).__module__}.{type(what).__name__}"
             raise ThrottleError(f"{name} is no redis.asyncio.Redis, nor a URL or a factory of one")
         self._source = check_url(source) if isinstance(source, str) else source
         self.timeout, self.breaker, self._sleep = timeout, breaker or Breaker(), asyncio.sleep
         self._made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
+        self._spread = spread
 
     @property
     def client(self) -> Any:
@@ -164,7 +165,14 @@ class AsyncReach:
     def _connect(self) -> Any:
         if isinstance(self._source, str):
             return _ours(aioredis.Redis.from_url(self._source))
-        return _ours(self._source if isinstance(self._source, aioredis.Redis) else self._source())
+        client = self._source if isinstance(self._source, CLIENTS) else self._source()
+        return self._cluster(client) if isinstance(client, aioredis.RedisCluster) else _ours(client)
+
+    def _cluster(self, client: aioredis.RedisCluster) -> Any:
+        from throttle.cluster_aio import AsyncCluster  # which has reaches itself
+
+        self.breaker = Breaker(failures=sys.maxsize)  # each node has its own
+        return AsyncCluster(client, self.timeout, spread=self._spread)
 
 
 async def _within(seconds: float, answer: Awaitable[Any]) -> Any:
