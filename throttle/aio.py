@@ -10,15 +10,13 @@ from contextlib import asynccontextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import redis.asyncio as aioredis
-
 from throttle.alive import Alive
 from throttle.answers import UNLIMITED, Answers, Counting, outside
 from throttle.calls import Calls
 from throttle.decision import Decision
 from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
-from throttle.loops import AsyncReach
+from throttle.loops import AsyncReach, Source
 from throttle.question import Asked, Question, decision
 from throttle.waiting import Patience, patience
 
@@ -29,14 +27,14 @@ class AsyncLimiter(Counting):
     """As `Limiter`, awaited; see there for what the methods promise. It may be used from one event loop after another.
 
     Args:
-        redis_or_url: URL, `redis.asyncio.Redis`, or a factory of one. Of a client its options are taken, for
-            connections of the limiter's own in each loop.
-        scope, namer, timeout, on_store_error, denials, lease, mode, now: as for `Limiter`.
+        redis_or_url: URL, `redis.asyncio.Redis` or `RedisCluster`, or a factory of one. Of a client its options are
+            taken, for connections of the limiter's own in each loop.
+        scope, namer, timeout, on_store_error, denials, lease, mode, spread, now: as for `Limiter`.
     """
 
     def __init__(
         self,
-        redis_or_url: str | aioredis.Redis | Callable[[], aioredis.Redis],
+        redis_or_url: Source,
         scope: str = "default",
         *,
         namer: Namer | None = None,
@@ -45,10 +43,11 @@ class AsyncLimiter(Counting):
         denials: int = 10_000,
         lease: int = 0,
         mode: str = "enforce",
+        spread: bool = True,
         now: Callable[[], int] | None = None,
     ) -> None:
         self.scope, self._now = scope, now
-        self._reach = AsyncReach(redis_or_url, timeout)
+        self._reach = AsyncReach(redis_or_url, timeout, spread=spread)
         self._answers = answers = Answers(
             namer or Namer(),
             scope,

@@ -11,8 +11,6 @@ from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
-import redis
-
 from throttle.alive import Alive
 from throttle.answers import UNLIMITED, Answers, Counting, outside
 from throttle.calls import Calls
@@ -21,7 +19,7 @@ from throttle.errors import StoreUnavailable, ThrottleError
 from throttle.keys import Namer
 from throttle.question import Asked, Question, decision
 from throttle.reach import reach
-from throttle.store import Store
+from throttle.store import Source, Store
 from throttle.waiting import Patience, patience
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,8 +31,8 @@ class Limiter(Counting):
     Threads may share it, and a fork may inherit it. Limiters of one process with one URL or client share connections.
 
     Args:
-        redis_or_url: `redis://`, `rediss://` or `unix://` URL, a `redis.Redis`, or a factory of one. Of a client its
-            options are taken, for connections of the limiter's own that keep to `timeout`.
+        redis_or_url: `redis://`, `rediss://` or `unix://` URL, a `redis.Redis` or `redis.RedisCluster`, or a factory of
+            one. Of a client its options are taken, for connections of the limiter's own that keep to `timeout`.
         scope: what shares buckets.
         namer: names of the keys, where another prefix is wanted.
         timeout: seconds one decision may wait for Redis: connecting and further tries included. A script that Redis
@@ -46,12 +44,16 @@ class Limiter(Counting):
         lease: units of a busy key that this process takes ahead, to answer as many requests without Redis; 0 for none.
             So many more than burst + rate·t may pass for each process; what it does not use within 0.1 s is lost.
         mode: "shadow" counts on keys of its own what it would refuse, and refuses nothing.
+        spread: for Redis Cluster alone. True: each bucket has a hash slot of its own, so all nodes share the work. Then
+            several limits are no single step: all are looked at, then taken one after another, and given back if one
+            refuses after all. Never does more pass; others may find less than there is meanwhile, and what a lost
+            connection or a killed process leaves taken comes back with time alone. False: the scope's slot has all.
         now: test clock giving µs since the epoch.
     """
 
     def __init__(
         self,
-        redis_or_url: str | redis.Redis | Callable[[], redis.Redis] | Store,
+        redis_or_url: Source | Store,
         scope: str = "default",
         *,
         namer: Namer | None = None,
@@ -60,10 +62,11 @@ class Limiter(Counting):
         denials: int = 10_000,
         lease: int = 0,
         mode: str = "enforce",
+        spread: bool = True,
         now: Callable[[], int] | None = None,
     ) -> None:
         self.scope = scope
-        self._reach = reach(redis_or_url, namer, timeout, now)
+        self._reach = reach(redis_or_url, namer, timeout, now, spread=spread)
         self._store = self._reach.store
         self._answers = answers = Answers(
             self._store.namer,
