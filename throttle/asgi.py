@@ -24,6 +24,7 @@ from collections.abc import Awaitable, Callable, Iterable, MutableMapping
 from typing import Any
 
 from throttle.asking import Asking, Ledger
+from throttle.checks import callable_with, the_app, the_guard
 from throttle.http import Refusal
 from throttle.rules import Guard
 from throttle.views import ANSWERED, answer_to
@@ -52,10 +53,16 @@ class ThrottleMiddleware:
         app: any ASGI app.
         guard: with an `AsyncLimiter`; a `Limiter` waits in a thread.
         request: makes of a scope what callables of rules find as `asking.request`; the scope itself unless said.
+
+    Raises:
+        ThrottleError: something else than these.
     """
 
     def __init__(self, app: App, guard: Guard, request: Callable[[Any], Any] | None = None) -> None:
-        self.app, self.guard, self._request = app, guard, request
+        call = "ThrottleMiddleware(app, guard)"
+        self.app, self.guard, self._request = the_app(app, None, call), the_guard(guard, call), request
+        if request is not None:
+            callable_with("request", request, "scope")
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""

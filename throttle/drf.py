@@ -28,21 +28,23 @@ import json
 from functools import lru_cache
 from typing import Any
 
-from throttle.asking import Outcome
-from throttle.django.requests import asking_of, check, tell
-from throttle.django.settings import guard
-from throttle.http import Refusal
-from throttle.rules import Rule
-from throttle.views import ANSWERED, answer_to
-
 try:
+    import http_sf  # noqa: F401 (what throttle.http needs; this extra brings all)
     from django.core.exceptions import ImproperlyConfigured
     from rest_framework import views
     from rest_framework.exceptions import APIException
     from rest_framework.settings import api_settings
     from rest_framework.throttling import BaseThrottle
-except ImportError as error:
-    raise ImportError('throttle.drf needs REST framework: pip install "celery-throttled[drf]"') from error
+except ImportError as missing:
+    raise ImportError('throttle.drf needs REST framework and http-sf: pip install "celery-throttled[drf]"') from missing
+
+from throttle.asking import Outcome
+from throttle.django.requests import asking_of, check, tell
+from throttle.django.settings import guard
+from throttle.errors import ThrottleError
+from throttle.http import Refusal
+from throttle.rules import Rule
+from throttle.views import ANSWERED, answer_to
 
 __all__ = [
     "AnonRateThrottle", "RateThrottle", "Refused", "ScopedRateThrottle", "UserRateThrottle", "exception_handler",
@@ -74,6 +76,15 @@ def _wait(refusal: Refusal) -> int | None:
     return int(waits) if waits.isdecimal() else None
 
 
+def _several(rate: Any) -> tuple[Any, ...]:
+    return tuple(rate) if isinstance(rate, list) else (rate,)
+
+
+@lru_cache(1024)
+def _rule(limits: tuple[Any, ...], key: Any, cost: Any, name: str) -> Rule:
+    return Rule(*limits, key=key, cost=cost, name=name)
+
+
 class RateThrottle(BaseThrottle):  # type: ignore[misc]
     """Limits of a class: make a subclass with a `scope`, or with a `rate`.
 
@@ -89,6 +100,11 @@ class RateThrottle(BaseThrottle):  # type: ignore[misc]
     key: Any = "who"
     cost: Any = None
 
+    def __init_subclass__(cls, **more: Any) -> None:
+        """What makes no sense is an error when the class is written."""
+        super().__init_subclass__(**more)
+        _rule(_several(cls.rate), cls.key, cls.cost, cls.scope or cls.__name__)
+
     def rule(self, request: Any, view: Any) -> Rule | None:
         """What it asks of a request; `None`: nothing.
 
@@ -100,8 +116,7 @@ class RateThrottle(BaseThrottle):  # type: ignore[misc]
             ImproperlyConfigured: neither a scope with a rate nor a rate.
         """
         rate = self.rate if self.rate is not None else _rate_of(self.scope, type(self).__name__)
-        limits = tuple(rate) if isinstance(rate, list) else (rate,)
-        return _rule(limits, self.key, self.cost, self.scope or type(self).__name__)
+        return _rule(_several(rate), self.key, self.cost, self.scope or type(self).__name__)
 
     def allow_request(self, request: Any, view: Any) -> bool:
         """Whether it may pass; decided once for all throttles of the view."""
@@ -155,9 +170,15 @@ def _rate_of(scope: str | None, whose: str) -> Any:
         raise ImproperlyConfigured(f"{whose} has no rate: set its rate, or DEFAULT_THROTTLE_RATES[{scope!r}]") from None
 
 
-@lru_cache(1024)
-def _rule(limits: tuple[Any, ...], key: Any, cost: Any, name: str) -> Rule:
-    return Rule(*limits, key=key, cost=cost, name=name)
+def problems() -> list[str]:
+    """What is wrong with DEFAULT_THROTTLE_RATES, for the system checks."""
+    wrong = []
+    for scope, rate in api_settings.DEFAULT_THROTTLE_RATES.items():
+        try:
+            _rule(_several(rate), "who", None, scope)
+        except (ThrottleError, TypeError) as error:
+            wrong.append(f"{scope!r}: {error}")
+    return wrong
 
 
 def _decided(throttle: RateThrottle, request: Any, view: Any) -> Outcome:

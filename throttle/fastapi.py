@@ -12,24 +12,29 @@ rule or one `limit(...)`: what an outer layer took is not given back when an inn
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+try:
+    import http_sf  # noqa: F401 (what throttle.http needs; this extra brings both)
+    from fastapi import FastAPI, HTTPException, Response, WebSocket, WebSocketException
+    from fastapi.requests import HTTPConnection
+    from fastapi.websockets import WebSocketState
+except ImportError as missing:
+    raise ImportError(
+        'throttle.fastapi needs FastAPI and http-sf: pip install "celery-throttled[fastapi]"'
+    ) from missing
+
 from throttle.asgi import GUARD, POLICY_VIOLATION, ThrottleMiddleware, asking_of, template_of
+from throttle.checks import the_app, the_guard
 from throttle.errors import ThrottleError
 from throttle.http import PROBLEM, Refusal
 from throttle.rules import Asking, Guard, Limited
 from throttle.views import ANSWERED, ViewLimits, answer_to
 
-try:
-    from fastapi import FastAPI, HTTPException, Response, WebSocket, WebSocketException
-    from fastapi.requests import HTTPConnection
-    from fastapi.websockets import WebSocketState
-except ImportError as missing:
-    raise ImportError('throttle.fastapi needs FastAPI: pip install "celery-throttled[fastapi]"') from missing
-
-__all__ = ["REFUSED", "LimitExceeded", "install", "limit"]
+__all__ = ["REFUSED", "Limit", "LimitExceeded", "install", "limit"]
 
 #: How a websocket ends that was accepted before it became clear that it cannot be served (IANA's registry of codes).
 TRY_AGAIN_LATER = 1013
@@ -84,7 +89,12 @@ def install(app: FastAPI, guard: Guard) -> None:
     Args:
         app: not started yet.
         guard: its rules apply to every request, mounted apps and unknown paths included; it may have none.
+
+    Raises:
+        ThrottleError: something else than these.
     """
+    the_app(app, FastAPI, "install(app, guard)")
+    the_guard(guard, "install(app, guard)")
 
     async def answered(connection: Any, error: Any) -> Response | None:
         answer = _response(error.refusal if isinstance(error, LimitExceeded) else answer_to(error, guard))
@@ -106,13 +116,49 @@ def _response(answer: Refusal) -> Response:
     return Response(answer.body, answer.status, answer.fields)
 
 
+class Limit:
+    """What `limit` returns: a dependency.
+
+    Args:
+        limits: of the routes that it is given to.
+        guard: unless said, that of `install`.
+    """
+
+    def __init__(self, limits: ViewLimits, guard: Guard | None) -> None:
+        self._limits, self._guard = limits, guard
+        self.__signature__ = inspect.signature(self._ask, eval_str=True)
+        # Where FastAPI looks whether it must be awaited; Python, when it is called, takes the method of the class.
+        self.__dict__["__call__"] = self._ask
+
+    def __call__(self, connection: HTTPConnection, response: Response | None = None) -> Awaitable[None]:
+        """Ask, for one request.
+
+        Raises:
+            ThrottleError: as a decorator it is called with a view.
+        """
+        if response is None:
+            raise ThrottleError(
+                'limit(…) is a dependency and no decorator: say @app.get("/…", dependencies=[Depends(limit("10/min"))])'
+            )
+        return self._ask(connection, response)
+
+    async def _ask(self, connection: HTTPConnection, response: Response) -> None:
+        scope, asking = connection.scope, asking_of(connection.scope)
+        asking.request = connection
+        outcome = await _guard(self._guard, scope).acheck(asking, self._limits.rule(*_route(scope)))
+        if outcome.refusal is not None:
+            raise _exception(scope, outcome.refusal)
+        if GUARD not in scope:  # no middleware that adds them to whatever is answered
+            response.headers.update(outcome.fields)
+
+
 def limit(
     *limits: Limited,
     key: Any = None,
     cost: int | Callable[[Asking], Any] | None = None,
     name: str | None = None,
     guard: Guard | None = None,
-) -> Callable[[HTTPConnection, Response], Awaitable[None]]:
+) -> Limit:
     """A dependency that limits the routes it is given to, each route apart: `Depends(limit("10/min"))`.
 
     Args:
@@ -123,20 +169,11 @@ def limit(
         guard: unless said, that of `install`.
 
     Raises:
-        ThrottleError: limits that make no sense; when asked, that there is no guard.
+        ThrottleError: limits or a guard that make no sense; when asked, that there is no guard.
     """
-    views = ViewLimits(*limits, key=key, cost=cost, name=name)
-
-    async def throttle_limit(connection: HTTPConnection, response: Response) -> None:
-        asking = asking_of(connection.scope)
-        asking.request = connection
-        outcome = await _guard(guard, connection.scope).acheck(asking, views.rule(*_route(connection.scope)))
-        if outcome.refusal is not None:
-            raise _exception(connection.scope, outcome.refusal)
-        if GUARD not in connection.scope:  # no middleware that adds them to whatever is answered
-            response.headers.update(outcome.fields)
-
-    return throttle_limit
+    if guard is not None:
+        the_guard(guard, "limit(…, guard=guard)")
+    return Limit(ViewLimits(*limits, key=key, cost=cost, name=name), guard)
 
 
 def _guard(guard: Guard | None, scope: Any) -> Guard:

@@ -29,24 +29,28 @@ import json
 from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
+try:
+    import http_sf  # noqa: F401 (what throttle.http needs; this extra brings both)
+    from flask import Blueprint, Flask, Response, after_this_request, current_app, request
+    from flask.views import View
+    from werkzeug.exceptions import HTTPException, default_exceptions
+except ImportError as missing:
+    raise ImportError('throttle.flask needs Flask and http-sf: pip install "celery-throttled[flask]"') from missing
+
 from throttle.asking import Asking, Ledger
+from throttle.checks import the_app, the_guard
 from throttle.errors import ThrottleError
 from throttle.http import Refusal
 from throttle.rules import Guard, Limited
 from throttle.views import ANSWERED, ViewLimits, answer_to
 from throttle.wsgi import asking_of, waits
 
-try:
-    from flask import Blueprint, Flask, Response, after_this_request, current_app, request
-    from flask.views import View
-    from werkzeug.exceptions import HTTPException, default_exceptions
-except ImportError as error:
-    raise ImportError('throttle.flask needs Flask: pip install "celery-throttled[flask]"') from error
-
 __all__ = ["Throttle", "limit"]
 
 #: Where the app keeps the extension: a key of `app.extensions`.
 EXTENSION = "throttle"
+
+_CALL = "Throttle(app, guard)"
 
 Target = TypeVar("Target", bound="Callable[..., Any] | Blueprint | type[View]")
 
@@ -60,11 +64,11 @@ class Throttle:
             of rules find Flask's request as `asking.request`.
 
     Raises:
-        ThrottleError: no guard, or one with an `AsyncLimiter`.
+        ThrottleError: no guard, or one with an `AsyncLimiter`; something else than these.
     """
 
     def __init__(self, app: Flask | None = None, guard: Guard | None = None) -> None:
-        self.guard = guard
+        self.guard = None if guard is None else the_guard(guard, _CALL)
         if app is not None:
             self.init_app(app)
 
@@ -78,7 +82,8 @@ class Throttle:
         chosen = guard or self.guard
         if chosen is None:
             raise ThrottleError("Throttle has no guard: say Throttle(app, Guard(Limiter(…), Rule(…)))")
-        app.extensions[EXTENSION] = waits(chosen)
+        the_app(app, Flask, _CALL)
+        app.extensions[EXTENSION] = waits(the_guard(chosen, _CALL))
         app.before_request(_check)
         app.after_request(_tell)
         handlers = app.error_handler_spec[None][None]
@@ -187,6 +192,8 @@ def limit(
         guard: unless said, that of the app's `Throttle`.
 
     Raises:
-        ThrottleError, TypeError: limits that make no sense; when asked, that there is no guard.
+        ThrottleError, TypeError: limits or a guard that make no sense; when asked, that there is no guard.
     """
+    if guard is not None:
+        waits(the_guard(guard, "limit(…, guard=guard)"))
     return _Limit(ViewLimits(*limits, key=key, methods=methods, cost=cost, name=name), guard)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from throttle.asking import Asking, Outcome
+from throttle.checks import callable_with
 from throttle.decision import Decision
 from throttle.errors import CostExceedsLimit, StoreUnavailable, ThrottleError
 from throttle.http import PROBLEM, Identity, Refusal, Secret, discreet, refusal
@@ -209,7 +210,9 @@ def given_key(identity: Identity, value: Any) -> Any:
 def check_key(key: Any) -> None:
     """Raise `ThrottleError` for what says nobody."""
     for one in key if isinstance(key, tuple) else (key,):
-        if not (one is None or callable(one) or one in KEYS):
+        if callable(one):
+            callable_with("key", one, "Asking")
+        elif one is not None and one not in KEYS:
             raise ThrottleError(f"key {one!r} is none of {', '.join(map(repr, KEYS))}, no callable, and not None")
 
 

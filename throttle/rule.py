@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from throttle.asking import Asking
+from throttle.checks import callable_with, check_cost, check_flag, check_text, methods_of
 from throttle.errors import ThrottleError
 from throttle.keyed import Of, check_name
 from throttle.limits import Limit
@@ -51,8 +52,8 @@ class Rule:
         name: str | None = None,
         last: bool = False,
     ) -> None:
-        check_name(name)
-        said = sorted({methods.upper()} if isinstance(methods, str) else {one.upper() for one in methods or ()})
+        _check(path, cost, name, last)
+        said = methods_of(methods)
         self.path = None if path is None else Pattern(path)
         self.methods = frozenset((*said, "HEAD") if "GET" in said else said)
         self.cost, self.last = cost, last
@@ -70,6 +71,7 @@ class Rule:
             key = own
         check_key(key)
         if callable(limited):
+            callable_with("limit", limited, "Asking")
             return limited, key
         limit = in_rule(limit_of(limited), self.name)
         if key is None and limit is not None and counts_others(limit):
@@ -84,6 +86,17 @@ class Rule:
 
     def __repr__(self) -> str:
         return f"Rule({self.name or 'every request'!r}, {len(self.limits)} limits)"
+
+
+def _check(path: Any, cost: Any, name: Any, last: Any) -> None:
+    if path is not None:
+        check_text("path", path, '"/sms/{id}"')
+    if name is not None:
+        check_text("name", name, '"login"')
+    if cost is not None:
+        check_cost(cost)
+    check_name(name)
+    check_flag("last", last)
 
 
 def _is_pair(limited: Any) -> bool:

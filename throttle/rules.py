@@ -20,6 +20,7 @@ from functools import lru_cache
 from typing import Any
 
 from throttle.asking import Asking, Ledger, Outcome
+from throttle.checks import callable_with, check_cost, check_flag, check_text, several
 from throttle.decision import Decision
 from throttle.errors import ThrottleError
 from throttle.http import Identity, Refusal, fields
@@ -71,19 +72,19 @@ class Guard:
     ) -> None:
         sample = Decision(False, 0, 0, 1.0, 1.0, (TokenBucket("1/s"),))
         fields(sample, style, **settings)  # a misspelt setting is an error now
-        if not hasattr(limiter, "acquire") or not all(isinstance(rule, Rule) for rule in rules):
+        is_limiter = hasattr(limiter, "acquire") and not isinstance(limiter, type)
+        if not is_limiter or not all(isinstance(rule, Rule) for rule in rules):
             raise ThrottleError(
                 'a guard takes a limiter, then rules: Guard(Limiter(url), Rule("9/min", key="address"))'
             )
+        _check(identity, api_key, user, on_refused, cost, preflights)
         self.limiter, self.rules = limiter, rules
         self.scope = str(getattr(limiter, "scope", ""))
         self.is_awaited = inspect.iscoroutinefunction(getattr(limiter, "acquire", None))
         self.identity = identity or Identity()
         self._direct = lru_cache(4096)(self.identity.who)  # reading an address takes longer than the rules
         self.api_key, self.user, self.on_refused, self.cost = api_key, user, on_refused, cost
-        self.exempt = [
-            one if callable(one) else Pattern(one) for one in ((exempt,) if isinstance(exempt, str) else exempt)
-        ]
+        self.exempt = _exempt(exempt)
         self.style, self.preflights, self.settings = style, preflights, settings
 
     def check(self, asking: Asking, *rules: Rule) -> Outcome:
@@ -203,3 +204,29 @@ class Guard:
         has = {name.lower() for name in custom.fields}
         kept: Mapping[str, str] = {name: value for name, value in refusal.fields.items() if name.lower() not in has}
         return Refusal(custom.status, {**kept, **custom.fields}, custom.body)
+
+
+def _check(identity: Any, api_key: Any, user: Any, on_refused: Any, cost: Any, preflights: Any) -> None:
+    if identity is not None and not isinstance(identity, Identity):
+        raise ThrottleError(f"identity {identity!r} is no Identity: say Identity(trusted_proxies=1)")
+    if api_key is not None and not isinstance(api_key, str):
+        callable_with("api_key", api_key, "Asking")
+    if user is not None:
+        callable_with("user", user, "Asking")
+    if on_refused is not None:
+        callable_with("on_refused", on_refused, "Asking", "Decision")
+    check_cost(cost)
+    check_flag("preflights", preflights)
+
+
+def _exempt(said: Any) -> list[Pattern | Callable[[Asking], Any]]:
+    """Paths and callables, ready to be asked."""
+    exempt: list[Pattern | Callable[[Asking], Any]] = []
+    for one in [said] if callable(said) else several("exempt", said, '["/health", "/static/*"]'):
+        if callable(one):
+            callable_with("exempt", one, "Asking")
+            exempt.append(one)
+        else:
+            check_text("exempt", one, '"/health"')
+            exempt.append(Pattern(one))
+    return exempt

@@ -22,6 +22,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from throttle.asking import Asking, Ledger
+from throttle.checks import callable_with, the_app, the_guard
 from throttle.errors import ThrottleError
 from throttle.http import Refusal
 from throttle.rules import Guard
@@ -42,13 +43,16 @@ class ThrottleMiddleware:
         request: makes of an environ what callables of rules find as `asking.request`; the environ itself unless said.
 
     Raises:
-        ThrottleError: a guard with an `AsyncLimiter`.
+        ThrottleError: a guard with an `AsyncLimiter`, or something else than these.
     """
 
     def __init__(
         self, app: WSGIApplication, guard: Guard, request: Callable[[WSGIEnvironment], Any] | None = None
     ) -> None:
-        self.app, self.guard, self._request = app, waits(guard), request
+        call = "ThrottleMiddleware(app, guard)"
+        self.app, self.guard, self._request = the_app(app, None, call), waits(the_guard(guard, call)), request
+        if request is not None:
+            callable_with("request", request, "environ")
 
     def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> Iterable[bytes]:
         """Serve one request."""

@@ -11,10 +11,11 @@ from hypothesis import given, settings
 
 from tests.http import django_project, wsgi_calls
 from tests.services import RedisServer
-from throttle import CostExceedsLimit, Limiter, SlidingLog, StoreUnavailable
+from throttle import CostExceedsLimit, Limiter, SlidingLog, StoreUnavailable, ThrottleError
 from throttle.rules import Guard, Rule
 
-from django.core.exceptions import ImproperlyConfigured  # isort: skip  (after the configuration)
+from django.core.checks import run_checks  # isort: skip  (after the configuration)
+from django.core.exceptions import ImproperlyConfigured  # isort: skip
 from django.core.wsgi import get_wsgi_application  # isort: skip
 from django.test import override_settings  # isort: skip
 from rest_framework.response import Response  # isort: skip
@@ -224,3 +225,22 @@ def test_random_requests_are_answered_and_mint_no_keys(server: RedisServer, conf
     all_of_them()
     # anon, user, export twice, PerMinute; six peers that are told apart
     assert len(list(server.client().scan_iter())) <= 5 * 6
+
+
+# -- wrongly said --------------------------------------------------------------------------------------------
+
+
+def test_a_class_that_makes_no_sense_is_refused_when_it_is_written() -> None:
+    with pytest.raises(ThrottleError, match="is not a rate"):
+        type("Wrong", (RateThrottle,), {"rate": "10 apples"})
+    with pytest.raises(ThrottleError, match="key 'adress' is none of"):
+        type("Wrong", (UserRateThrottle,), {"key": "adress"})
+    with pytest.raises(ThrottleError, match="no number of units"):
+        type("Wrong", (ScopedRateThrottle,), {"cost": "5"})
+
+
+def test_rates_that_make_no_sense_are_told_by_the_checks(configure: Configure) -> None:
+    configure(DEFAULT_THROTTLE_RATES={"anon": "3/min", "user": "10 apples", "export": [7]})
+    told = [error.msg for error in run_checks() if error.id == "throttle.E002"]
+    assert [one.partition(": ")[2].partition(":")[0] for one in told] == ["'user'", "'export'"]
+    assert "10 apples" in told[0]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -342,3 +343,35 @@ def test_errors_when_it_is_written() -> None:
         limit("10 a minute")
     with pytest.raises(ThrottleError):
         limit("10/min", key="adress")
+
+
+def test_as_a_decorator_it_says_what_to_write() -> None:
+    app, message = FastAPI(), r"no decorator: say @app\.get\(\"/…\", dependencies=\[Depends\(limit\(\"10/min\"\)\)\]\)"
+
+    def view() -> str:
+        return "ok"
+
+    with pytest.raises(ThrottleError, match=message):
+        limit("10/min")(view)
+    with pytest.raises(ThrottleError, match=message):
+
+        @app.get("/x")
+        @limit("10/min")
+        async def another(name: str) -> str:
+            return name
+
+    with pytest.raises(ThrottleError, match="is called with the Asking"):
+        limit(view)
+
+
+def test_dependencies_are_awaited_and_not_run_in_threads(limiter: Limiter) -> None:
+    seen: list[str] = []
+
+    def where(asking: Asking) -> str:
+        seen.append(threading.current_thread().name)
+        return "all"
+
+    app = FastAPI()
+    app.get("/", dependencies=[Depends(limit("9/min", key=where, guard=Guard(limiter)))])(lambda: "ok")
+    assert one(app).status == 200
+    assert seen == [threading.main_thread().name]

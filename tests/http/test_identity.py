@@ -190,7 +190,9 @@ def test_clients_behind_nat64_are_told_apart() -> None:
 @pytest.mark.parametrize(
     "setting",
     [{"ipv6_prefix": 31}, {"ipv6_prefix": 129}, {"ipv6_prefix": "64"}, {"ipv6_prefix": True}, {"header": "x-real-ip"},
-     {"trusted_proxies": -1}, {"trusted_proxies": True}, {"trusted_proxies": "10.0.0.1/8"}, {"trusted_proxies": ["x"]}],
+     {"trusted_proxies": -1}, {"trusted_proxies": True}, {"trusted_proxies": "10.0.0.1/8"}, {"trusted_proxies": ["x"]},
+     {"trusted_proxies": 1.5}, {"trusted_proxies": [1]}, {"trusted_proxies": {"10.0.0.0/8": 1, 2: 3}}, {"header": None},
+     {"header": ["x-forwarded-for"]}, {"pepper": None}, {"pepper": b"p"}, {"scope": 7}],
     ids=str,
 )  # fmt: skip
 def test_b30_settings_that_make_no_sense(setting: dict[str, Any]) -> None:

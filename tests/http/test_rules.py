@@ -570,7 +570,53 @@ def test_limits_of_one_name_are_refused_at_once() -> None:
         Rule(Bucket("100/s", name="login"), Bucket("5/min", name="login"), key="address")
 
 
-@pytest.mark.parametrize("wrong", [lambda: Guard(Rule("1/s")), lambda: Guard(Scripted(), "1/s")])
+@pytest.mark.parametrize(
+    "wrong", [lambda: Guard(Rule("1/s")), lambda: Guard(Scripted(), "1/s"), lambda: Guard(Scripted)]
+)
 def test_a_guard_of_something_else_is_refused_at_once(wrong: Any) -> None:
     with pytest.raises(ThrottleError, match="a guard takes a limiter, then rules"):
         wrong()
+
+
+def two(asking: Asking, decision: Decision) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ({"path": 7}, "path 7 is no text: say"), ({"path": ["/a"]}, "is no text"), ({"name": 7}, "name 7 is no text"),
+        ({"methods": 7}, r'say "POST", or several'), ({"methods": ["GET", 7]}, r'or several as \["GET", "POST"\]'),
+        ({"methods": "GET,POST"}, "or several as"), ({"methods": [""]}, "or several as"),
+        ({"last": "no"}, "True or False"), ({"cost": "5"}, "no number of units"), ({"cost": -1}, "no number of units"),
+        ({"cost": True}, "no number"),
+        ({"cost": float("nan")}, "no number"), ({"cost": lambda: 1}, "called with the Asking"),
+        ({"key": two}, "key .* is called with the Asking"), ({"key": ("address", lambda: 1)}, "called with the Asking"),
+        ({"key": ["address"]}, "none of"),
+    ],
+)  # fmt: skip
+def test_a_rule_of_wrong_types_is_refused_at_once(wrong: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ThrottleError, match=remedy):
+        Rule("1/s", **wrong)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "remedy"),
+    [
+        ({"identity": 1}, r"say Identity\(trusted_proxies=1\)"), ({"api_key": 7}, "say a function"),
+        ({"api_key": two}, "does not take that"), ({"user": "x-user"}, "say a function that is given the Asking"),
+        ({"on_refused": lambda asking: None}, "called with the Asking and Decision"), ({"cost": "1"}, "no number"),
+        ({"exempt": 7}, r'say \["/health"'), ({"exempt": [7]}, "exempt 7 is no text"), ({"exempt": None}, "is no list"),
+        ({"exempt": [lambda: True]}, "called with the Asking"), ({"preflights": "no"}, "True or False"),
+    ],
+)  # fmt: skip
+def test_a_guard_of_wrong_types_is_refused_at_once(wrong: dict[str, Any], remedy: str) -> None:
+    with pytest.raises(ThrottleError, match=remedy):
+        Guard(Scripted(), Rule("1/s"), **wrong)
+
+
+def test_a_view_is_no_limit() -> None:
+    """As `@limit` without parentheses would have it."""
+    for view in (lambda: None, two):
+        with pytest.raises(ThrottleError, match=r"limit .* is called with the Asking"):
+            Rule(view)
+    assert Rule(str, lambda *asking: "1/s", lambda asking, plan="free": "1/s", key=id), "callables of all kinds"

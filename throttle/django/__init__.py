@@ -21,8 +21,9 @@ under ASGI nothing blocks the loop.
 
 try:
     import django  # noqa: F401 (absent, the message says what to install)
+    import http_sf  # noqa: F401 (what throttle.http needs; this extra brings both)
 except ImportError as missing:
-    raise ImportError('throttle.django needs Django: pip install "celery-throttled[django]"') from missing
+    raise ImportError('throttle.django needs Django and http-sf: pip install "celery-throttled[django]"') from missing
 
 from throttle.django.decorators import limit
 from throttle.django.middleware import ThrottleMiddleware

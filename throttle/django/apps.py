@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,6 +32,8 @@ class ThrottleConfig(AppConfig):  # type: ignore[misc]  # Django has no types
 def check(app_configs: Any = None, **_: Any) -> list[Any]:
     """What `manage.py check` says of the setting THROTTLE and of where the middleware stands."""
     wrong = [checks.Error(f"THROTTLE: {problem}", id="throttle.E001") for problem in problems()]
+    if drf := sys.modules.get("throttle.drf"):
+        wrong += [checks.Error(f"DEFAULT_THROTTLE_RATES: {one}", id="throttle.E002") for one in drf.problems()]
     return wrong or list(_warnings(list(settings.MIDDLEWARE)))
 
 

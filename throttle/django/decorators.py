@@ -11,6 +11,7 @@ from django.core.handlers.asgi import ASGIRequest
 from django.utils.decorators import method_decorator
 
 from throttle.asking import Asking
+from throttle.checks import the_guard
 from throttle.django.requests import acheck, asking_of, check, response_of, tell
 from throttle.django.settings import guard as settings_guard
 from throttle.errors import ThrottleError
@@ -43,8 +44,10 @@ def limit(
         guard: unless said, that of the setting THROTTLE.
 
     Raises:
-        ThrottleError, TypeError: limits that make no sense.
+        ThrottleError, TypeError: limits or a guard that make no sense.
     """
+    if guard is not None:
+        the_guard(guard, "limit(…, guard=guard)")
     return _Limit(ViewLimits(*limits, key=key, methods=methods, cost=cost, name=name), guard)
 
 

@@ -29,6 +29,7 @@ from django.core.signals import setting_changed
 from django.utils.module_loading import import_string
 
 from throttle import AsyncLimiter, Limiter
+from throttle.checks import several
 from throttle.errors import ThrottleError
 from throttle.http import Identity
 from throttle.rules import Guard, Pattern, Rule
@@ -105,7 +106,8 @@ class _Reader:
 
     def made(self) -> tuple[Guard, Guard] | None:
         scope = self._said.get("SCOPE", "django")
-        rules = [self._try(f"RULES[{i}]", _rule, one) for i, one in enumerate(self._said.get("RULES", ()))]
+        said = self._try("RULES", several, "", self._said.get("RULES", ()), '[{"limits": "9/min", "key": "address"}]')
+        rules = [self._try(f"RULES[{i}]", _rule, one) for i, one in enumerate(said or ())]
         identity = self._try("IDENTITY", lambda: Identity(**{"scope": scope, **self._said.get("IDENTITY", {})}))
         exempt = self._try("EXEMPT", self._exempt)
         limiter = self._try("REDIS", self._limiter, Limiter, scope)
@@ -125,7 +127,7 @@ class _Reader:
 
     def _exempt(self) -> list[Any]:
         said = self._said.get("EXEMPT", ())
-        return [_exempt(one) for one in ((said,) if isinstance(said, str) else said)]
+        return [_exempt(one) for one in several("", said, '["/health/", "/static/*"]')]
 
     def _guard(self, limiter: Any, rules: list[Rule], identity: Identity, exempt: list[Any]) -> Guard:
         more = {name.lower(): _named(self._said[name]) for name in _GUARD if name in self._said}

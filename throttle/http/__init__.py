@@ -8,7 +8,10 @@ where it is said. Durations are seconds.
 try:
     import http_sf  # noqa: F401 (absent, it is missed when the program starts and not when it first refuses)
 except ImportError as missing:
-    raise ImportError('throttle.http needs http-sf: pip install "celery-throttled[http]"') from missing
+    raise ImportError(
+        'throttle.http needs http-sf: pip install "celery-throttled[http]", or instead of [http] the extra of your '
+        "framework, which brings it: [fastapi], [flask], [django], [drf]"
+    ) from missing
 
 from throttle.http.fields import STYLES, fields, retry_after
 from throttle.http.identity import Identity, Secret, discreet, opaque, secret

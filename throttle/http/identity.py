@@ -15,7 +15,7 @@ import re
 from collections.abc import Iterable
 from functools import lru_cache
 from hashlib import blake2b
-from ipaddress import IPv4Address, IPv6Network
+from ipaddress import IPv4Address, IPv4Network, IPv6Network
 from threading import Lock
 from typing import Any
 
@@ -118,8 +118,10 @@ class Identity:
     ) -> None:
         if isinstance(ipv6_prefix, bool) or not isinstance(ipv6_prefix, int) or not 32 <= ipv6_prefix <= 128:
             raise ThrottleError(f"ipv6_prefix {ipv6_prefix!r} must be a whole number from 32 to 128")
-        if header.lower() not in _FORWARDED:
+        if not isinstance(header, str) or header.lower() not in _FORWARDED:
             raise ThrottleError(f"header {header!r} must be one of {', '.join(_FORWARDED)}")
+        if not isinstance(pepper, str) or not isinstance(scope, str):
+            raise ThrottleError("pepper and scope must be texts: say pepper=os.environ[…]")
         self._header, self._prefix = header.lower(), ipv6_prefix
         self._is_told = trusted_proxies is not None
         self._hops, self._networks, self._trusts_unix = _trust(trusted_proxies)
@@ -227,7 +229,9 @@ def _trust(trusted: int | str | Iterable[str] | None) -> tuple[int | None, tuple
         if isinstance(trusted, bool) or (trusted or 0) < 0:
             raise ThrottleError(f"trusted_proxies {trusted!r} must be a count, or CIDRs")
         return trusted or 0, (), False
-    named = [trusted] if isinstance(trusted, str) else list(trusted)
+    named = [trusted] if isinstance(trusted, str) else list(trusted) if isinstance(trusted, Iterable) else [trusted]
+    if not all(isinstance(one, (str, IPv4Network, IPv6Network)) for one in named):  # a number would be an address
+        raise ThrottleError(f'trusted_proxies {trusted!r} must be a count, or CIDRs as "10.0.0.0/8"')
     try:
         networks = tuple(ipaddress.ip_network(one) for one in named if one != NO_ADDRESS)
     except ValueError as error:
