@@ -1,12 +1,16 @@
-"""The smallest ASGI app, with the middleware and without; BENCH_LIMITER says where Redis is."""
+"""The smallest ASGI app and the smallest of FastAPI, with limits and without; BENCH_LIMITER says where Redis is."""
 
 from __future__ import annotations
 
 import os
 from typing import Any
 
+from fastapi import FastAPI
+from fastapi.responses import PlainTextResponse
+
 from throttle import AsyncLimiter, TokenBucket
 from throttle.asgi import ThrottleMiddleware
+from throttle.fastapi import install
 from throttle.rules import Guard, Rule
 
 BODY = b"hello, world"
@@ -21,5 +25,33 @@ async def plain(scope: Any, receive: Any, send: Any) -> None:
 
 def limited() -> Any:
     """The same within a limit per address that never refuses."""
+    return ThrottleMiddleware(plain, guard())
+
+
+def leased() -> Any:
+    """The same where most requests find their unit taken ahead."""
+    return ThrottleMiddleware(plain, guard(lease=50))
+
+
+def fastapi() -> FastAPI:
+    """As its documentation begins, but for the body."""
+    app = FastAPI()
+
+    @app.get("/", response_class=PlainTextResponse)
+    async def hello() -> str:
+        return BODY.decode()
+
+    return app
+
+
+def fastapi_limited() -> FastAPI:
+    """The same within a limit."""
+    app = fastapi()
+    install(app, guard())
+    return app
+
+
+def guard(lease: int = 0) -> Guard:
+    """One limit, per address."""
     rule = Rule(TokenBucket("1000000/s", burst=1_000_000), key="address")
-    return ThrottleMiddleware(plain, Guard(AsyncLimiter(os.environ["BENCH_LIMITER"]), rule))
+    return Guard(AsyncLimiter(os.environ["BENCH_LIMITER"], lease=lease), rule)

@@ -17,27 +17,42 @@ CLIENTS = 16
 REQUEST = b"GET / HTTP/1.1\r\nhost: bench\r\n\r\n"
 
 
+#: What is compared: a word for it, the app with limits, the same without; and the share that is wanted.
+PAIRS = (
+    ("an ASGI hello-world with the middleware", "limited", "plain", 0.75),
+    ("the same with lease=50", "leased", "plain", None),
+    ("a FastAPI hello-world with install()", "fastapi_limited", "fastapi", None),
+)
+
+
 def measure(rig: Rig) -> list[Row]:
     seconds, rounds = (0.5, 3) if rig.options.quick else (1.5, 4 * rig.options.runs)
-    with served("benchmarks.hello:plain") as plain, served("benchmarks.hello:limited", "--factory") as limited:
-        progress(f"hello-world, {rounds} rounds of {seconds} s each")
-        rates = [(asyncio.run(rate(plain, seconds)), asyncio.run(rate(limited, seconds))) for _ in range(rounds)]
-    share = median([ours / bare for bare, ours in rates])
-    bare, ours = (median(values) for values in zip(*rates, strict=True))
-    return [
-        Row(
-            "requests/s of an ASGI hello-world with the middleware / without", f"{share:.2f}", "≥ 0.75",
-            share >= 0.75, f"{ours:.0f} against {bare:.0f}; uvicorn, one process, {CLIENTS} connections",
-        )
-    ]  # fmt: skip
+    with contextlib.ExitStack() as stack:
+        apps = dict.fromkeys(name for _, *names, _ in PAIRS for name in names)
+        ports = {name: stack.enter_context(served(name)) for name in apps}
+        progress(f"hello-worlds, {rounds} rounds of {len(apps)} × {seconds} s")
+        rates = [{name: asyncio.run(rate(port, seconds)) for name, port in ports.items()} for _ in range(rounds)]
+    return [_row(what, [(one[ours], one[bare]) for one in rates], wanted) for what, ours, bare, wanted in PAIRS]
+
+
+def _row(what: str, rates: list[tuple[float, float]], wanted: float | None) -> Row:
+    share = median([ours / bare for ours, bare in rates])
+    ours, bare = (median(values) for values in zip(*rates, strict=True))
+    return Row(
+        f"requests/s of {what} / without", f"{share:.2f}", "–" if wanted is None else f"≥ {wanted}",
+        None if wanted is None else share >= wanted,
+        f"{ours:.0f} against {bare:.0f}; uvicorn, one process, {CLIENTS} connections",
+    )  # fmt: skip
 
 
 @contextlib.contextmanager
-def served(app: str, *options: str) -> Iterator[int]:
-    """A server of that app; yields its port."""
+def served(app: str) -> Iterator[int]:
+    """A server of that app of `benchmarks.hello`; yields its port."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    command = [sys.executable, "-m", "uvicorn", app, *options, "--port", str(port), "--log-level", "error"]
+    options = [] if app == "plain" else ["--factory"]
+    command = [sys.executable, "-m", "uvicorn", f"benchmarks.hello:{app}", *options, "--port", str(port)]
+    command += ["--log-level", "error"]
     process = subprocess.Popen(command, cwd=ROOT)
     try:
         await_port(port)

@@ -233,6 +233,11 @@ def test_b97_the_wait_is_for_this_cost() -> None:
     assert [fields(wait)["Retry-After"] for wait in waits] == ["6", "30"]
 
 
+@given(decision=decisions())
+def test_the_usual_way_says_what_the_general_one_does(decision: Decision) -> None:
+    assert list(fields(decision).items()) == list(fields(decision, ("draft-8",)).items())
+
+
 @given(decision=decisions(), styles=several)
 def test_b98_every_refusal_says_when_and_nothing_else_does(decision: Decision, styles: list[str]) -> None:
     told = fields(decision, styles)

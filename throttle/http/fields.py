@@ -68,6 +68,8 @@ def fields(
     Raises:
         ThrottleError: an unknown style or setting, or what no HTTP field can say.
     """
+    if style == "draft-8" and partition is None and decision.policies and reset == "epoch":
+        return _usual(decision, closed)
     styles = _styles((style,) if isinstance(style, str) else tuple(style))
     told = {} if decision.allowed else {"Retry-After": str(retry_after(decision.retry_after, closed))}
     if not decision.policies:
@@ -198,6 +200,19 @@ def _x_ratelimit(said: _Said) -> dict[str, str]:
 _DIALECTS: dict[str, Callable[[_Said], dict[str, str]]] = {
     "draft-8": _draft_8, "draft-12": _draft_12, "draft-7": _draft_7, "draft-6": _draft_6, "x-ratelimit": _x_ratelimit,
 }  # fmt: skip
+
+
+def _usual(decision: Decision, closed: int) -> dict[str, str]:
+    """draft-8 where nothing else is said: the way of nearly all answers, in a third of the time."""
+    named: dict[str, tuple[str, int, int, str]] = {}
+    for one in decision.policies:
+        named.setdefault(one.label, (one.label, one.quota, one.window, one.unit))
+    policy = _policies(tuple(named.values()))
+    name, left = _quoted(decision.policies[0].label), _integer(decision.remaining)
+    if decision.allowed:
+        return {"RateLimit-Policy": policy, "RateLimit": f"{name};r={left};t={_seconds(decision.reset_after)}"}
+    wait = retry_after(decision.retry_after, closed)
+    return {"Retry-After": str(wait), "RateLimit-Policy": policy, "RateLimit": f"{name};r={left};t={wait}"}
 
 
 # -- structured fields ---------------------------------------------------------------------------------------
