@@ -20,7 +20,7 @@ from throttle.question import OUTSIDE
 from throttle.scripts import script
 
 #: The scripts that requests need.
-SCRIPTS = ("acquire", "acquire_all", "refund", "alive")
+SCRIPTS = ("acquire", "acquire_fixed", "acquire_all", "refund", "alive")
 
 #: What is taken last, as it is given back worst: of a log the oldest units, so that those that stay count for longer;
 #: of a line nothing, as who stands behind was told a moment already.

@@ -71,6 +71,12 @@ class Scope:
             if not _counts(bucket, key, cost):
                 return None
             return Question("acquire", (self._bucket(bucket, key),), f"{mode} {at} {bucket.packed}{cost}", asked, cost)
+        if len(asked) == 1 and type(asked[0]) is FixedWindow:
+            window = asked[0]
+            if not _counts(window, key, cost):
+                return None
+            text = f"{mode} {at} {window.quota} {window.period} {cost}"
+            return Question("acquire_fixed", (self._bucket(window, key),), text, asked, cost)
         usual = self._usual.get((cost, *map(id, asked))) if type(cost) is int else None  # to it, 1 and True are one
         if usual is not None:
             whom = "-" if key is None else self._identity(key)
@@ -175,9 +181,9 @@ def decision(question: Question, reply: Any) -> Decision:
     """What the reply says."""
     if question.script == "acquire":
         return _of_one(question.limits, question.cost, reply, question.text)
-    which, wait, remaining, reset, *delay = map(int, reply.split())
-    said = _of_several(question.limits, which, wait, remaining, reset)
-    return said._replace(delay=delay[0] / 1e6) if delay else said
+    which, wait, remaining, reset, *delay = reply.split()
+    said = _of_several(question.limits, int(which), int(wait), int(remaining), int(reset))
+    return said._replace(delay=int(delay[0]) / 1e6) if delay else said
 
 
 def still_refused(question: Question, reply: Any, since: int) -> Decision:
@@ -192,9 +198,10 @@ def still_refused(question: Question, reply: Any, since: int) -> Decision:
 
 
 def _of_several(asked: Sequence[Any], which: int, wait: int, remaining: int, reset: int) -> Decision:
-    first, others = asked[which - 1], (*asked[: which - 1], *asked[which:])
+    first = asked[which - 1]
+    policies = tuple(asked) if which == 1 else (first, *asked[: which - 1], *asked[which:])
     retry_after = wait / 1e6 if wait >= 0 else math.inf
-    return Decision(wait == 0, first.capacity, remaining, retry_after, reset / 1e6, (first, *others))
+    return Decision(wait == 0, first.capacity, remaining, retry_after, reset / 1e6, policies)
 
 
 def _in_line(said: Decision, limit: Any, cost: int, asked: str) -> Decision:

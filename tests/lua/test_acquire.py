@@ -140,6 +140,24 @@ def test_one_limit_alone_is_answered_as_among_several(data: Any, said: Any, any_
 
 
 @PROPERTY
+@given(data=st.data(), said=st.lists(st.tuples(st.integers(0, 5), st.integers(1, 2000)), min_size=1, max_size=3))
+def test_one_fixed_window_alone_is_answered_as_among_several(data: Any, said: Any, any_server: RedisServer) -> None:
+    """The same for windows, whose count and period change."""
+    client, clock, name = any_server.client(), FakeClock(), f"s{next(fresh_scope)}"
+    store = Store(client, now=clock)
+    for _ in range(data.draw(st.integers(1, 12))):
+        count, period = data.draw(st.sampled_from(said))
+        clock.tick(data.draw(st.one_of(st.just(0), st.integers(-2 * period, 3 * period), st.just(-(10**9)))))
+        cost, mode = data.draw(st.integers(0, 6)), data.draw(st.sampled_from(["take", "take", "peek"]))
+        alone = store.ask("acquire_fixed", [name], f"{mode} {clock()} {count} {period} {cost}")
+        among = store.run_plain("acquire_all", [f"{name}+"], [f"{mode} {clock()} fixed {count} {period} 0 0 {cost}"])
+        assert list(map(int, alone.split())) == list(map(int, among.split()))
+        assert client.get(name) == client.get(f"{name}+")
+        if version(any_server) >= (7,):
+            assert client.pexpiretime(name) == client.pexpiretime(f"{name}+")
+
+
+@PROPERTY
 @given(data=st.data(), policies=st.lists(limits, min_size=1, max_size=3, unique_by=str), fake=st.booleans())
 def test_rule_6_the_wait_is_exact(data: Any, policies: list[TokenBucket], fake: bool, any_server: RedisServer) -> None:
     """Refused one microsecond before, granted at it, whatever was taken before and however many limits."""

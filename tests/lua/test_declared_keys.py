@@ -12,7 +12,7 @@ from tests import redis_versions
 from tests.lua.strict import StrictClient, all_scripts
 from tests.services import RedisServer, free_port
 from tests.simulation import entry
-from throttle import Limiter, TokenBucket
+from throttle import FixedWindow, Limiter, TokenBucket
 from throttle.backlog import AHEAD, LEASE, Backlog
 from throttle.keys import Namer
 from throttle.scripts import script
@@ -33,6 +33,11 @@ def live(client: StrictClient, clock: FakeClock) -> None:
     assert limiter.acquire(TokenBucket("1/min", name="alone"))
     clock.advance(-10)
     assert not limiter.acquire(TokenBucket("1/min", name="alone"))
+    window = FixedWindow("1/min")
+    assert limiter.acquire(window)
+    assert not limiter.acquire(window)
+    clock.advance(-10)
+    assert not limiter.acquire(window)
     limiter.refund(*pair)
     limiter.reset(*pair)
 
