@@ -20,12 +20,13 @@ Source: the ASGI specification 3.0, with its extension "Websocket Denial Respons
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable, MutableMapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
 from typing import Any
 
 from throttle.asking import Asking, Ledger
 from throttle.checks import callable_with, the_app, the_guard
 from throttle.http import Refusal
+from throttle.routes import Route, tell_unserved
 from throttle.rules import Guard
 from throttle.views import ANSWERED, answer_to
 
@@ -66,6 +67,10 @@ class ThrottleMiddleware:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
+        if not self.guard.is_told:  # when the server starts, if it tells of that
+            app = _routing(scope, self.app)
+            root = scope.get("root_path") or getattr(app, "root_path", "")
+            tell_unserved(self.guard, lambda: _routes(app), root or (None if scope["type"] == "lifespan" else ""))
         if scope["type"] not in ("http", "websocket"):
             await self.app(scope, receive, send)
             return
@@ -125,7 +130,7 @@ def asking_of(scope: Scope, app: Any = None) -> Asking:
         route=scope.get("path_template"),  # Litestar's; its middleware runs after routing
         root=scope.get("root_path") or "",
         request=scope,
-        find_route=lambda: template_of(scope, app if hasattr(app, "routes") else scope.get("app")),
+        find_route=lambda: template_of(scope, _routing(scope, app)),
         ledger=Ledger.of(scope),
     )
 
@@ -157,6 +162,21 @@ def template_of(scope: Scope, app: Any) -> str | None:
     with contextlib.suppress(Exception):  # of a router: that is for it to tell, when it is asked
         return _find(getattr(app, "routes", ()), dict(scope))
     return None
+
+
+def _routing(scope: Scope, app: Any) -> Any:
+    """Whatever knows the routes, if anything does."""
+    return app if hasattr(app, "routes") else scope.get("app")
+
+
+def _routes(app: Any, prefix: str = "") -> Iterator[Route]:
+    for route in _flat(getattr(app, "routes", ())):
+        template = prefix + str(getattr(route, "path", ""))
+        methods = frozenset(getattr(route, "methods", None) or ())
+        if getattr(route, "routes", None):  # of an app that is mounted here
+            yield from _routes(route, template)
+        else:
+            yield Route(template, methods) if methods else Route(template + "/*")  # apps of other kinds, websockets
 
 
 def _find(routes: Iterable[Any], scope: Scope) -> str | None:

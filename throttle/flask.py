@@ -26,7 +26,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, TypeVar
 
 try:
@@ -41,6 +41,7 @@ from throttle.asking import Asking, Ledger
 from throttle.checks import the_app, the_guard
 from throttle.errors import ThrottleError
 from throttle.http import Refusal
+from throttle.routes import Route, tell_unserved
 from throttle.rules import Guard, Limited
 from throttle.views import ANSWERED, ViewLimits, answer_to
 from throttle.wsgi import asking_of, waits
@@ -94,7 +95,13 @@ class Throttle:
 
 def _check() -> None:
     guard = _guard(None)
+    if not guard.is_told:  # with the first request: before that, routes are still added
+        tell_unserved(guard, _routes, current_app.config["APPLICATION_ROOT"])
     _enforce(guard.check(_asking()).refusal)
+
+
+def _routes() -> Iterator[Route]:
+    return (Route(rule.rule, frozenset(rule.methods or ())) for rule in current_app.url_map.iter_rules())
 
 
 def _tell(response: Response) -> Response:

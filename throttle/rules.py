@@ -79,6 +79,8 @@ class Guard:
             )
         _check(identity, api_key, user, on_refused, cost, preflights)
         self.limiter, self.rules = limiter, rules
+        #: Whether it was told which rules are for no route.
+        self.is_told = False
         self.scope = str(getattr(limiter, "scope", ""))
         self.is_awaited = inspect.iscoroutinefunction(getattr(limiter, "acquire", None))
         self.identity = identity or Identity()

@@ -26,6 +26,7 @@ from rest_framework.views import exception_handler as standard  # isort: skip
 from throttle.drf import AnonRateThrottle, RateThrottle, ScopedRateThrottle, UserRateThrottle, exception_handler  # isort: skip
 
 OURS = "throttle.django.ThrottleMiddleware"
+URLS = "tests.http.django_urls"
 RATES = {"anon": "3/min", "user": "3/m", "export": ["2/min", "9/day"], "open": None}
 Configure = Callable[..., None]
 
@@ -34,10 +35,11 @@ Configure = Callable[..., None]
 def configure(server: RedisServer) -> Iterator[Configure]:
     overrides: list[Any] = []
 
-    def configure(middleware: bool = False, rules: Any = (), **rest: Any) -> None:
+    def configure(middleware: bool = False, rules: Any = (), ROOT_URLCONF: str = URLS, **rest: Any) -> None:
         said = {"REDIS": server.url(), "RULES": rules, "TIMEOUT": 5}
         framework = {"DEFAULT_THROTTLE_RATES": RATES, "DEFAULT_AUTHENTICATION_CLASSES": [], **rest}
         more = {"MIDDLEWARE": [OURS] if middleware else [], "REST_FRAMEWORK": framework}
+        more["ROOT_URLCONF"] = ROOT_URLCONF
         overrides.append(override_settings(THROTTLE=said, **more))
         overrides[-1].enable()
 
@@ -225,6 +227,49 @@ def test_random_requests_are_answered_and_mint_no_keys(server: RedisServer, conf
     all_of_them()
     # anon, user, export twice, PerMinute; six peers that are told apart
     assert len(list(server.client().scan_iter())) <= 5 * 6
+
+
+# -- format suffixes -----------------------------------------------------------------------------------------
+
+SUFFIXED = ("/router/items.json", "/router/items.json/", "/plain/items.json")
+
+
+@pytest.mark.parametrize("path", SUFFIXED)
+def test_a_format_suffix_does_not_escape_a_rule(configure: Configure, path: str) -> None:
+    configure(True, [{"limits": "2/min", "path": "/*/items/", "name": "items"}], ROOT_URLCONF="tests.http.drf_urls")
+    plain = path.partition(".")[0] + "/" * path.startswith("/router")
+    answers = ask({"path": plain}, {"path": path}, {"path": plain}, {"path": path})
+    assert statuses(answers) == [200, 200, 429, 429]
+
+
+def test_a_format_suffix_is_no_other_route(configure: Configure, server: RedisServer) -> None:
+    configure(True, [{"limits": "2/min", "key": "route"}], ROOT_URLCONF="tests.http.drf_urls")
+    paths = ("/router/items/7.json", "/router/items/7/", "/router/items/8.json", "/router/items/8.json/")
+    assert statuses(ask(*({"path": path} for path in paths))) == [200, 200, 429, 429]
+    assert len(list(server.client().scan_iter())) == 1
+
+
+def test_a_dot_that_is_no_format_suffix(configure: Configure) -> None:
+    rules = [{"limits": "1/min", "path": "/router/items/", "name": "items"}]
+    configure(True, rules, ROOT_URLCONF="tests.http.drf_urls")
+    paths = (
+        "/router/items/",
+        "/other.json",
+        "/other.json",
+        "/router/items.unknown/x",
+        "/router/items.b.c",
+        "/.json",
+        "/.",
+    )
+    assert [status for status in statuses(ask(*({"path": path} for path in paths))) if status == 429] == []
+    assert statuses(ask({"path": "/router/items.json"})) == [429]
+
+
+def test_a_decorated_view_counts_both_as_one(configure: Configure) -> None:
+    configure(ROOT_URLCONF="tests.http.drf_urls")
+    assert statuses(ask({"path": "/plain/limited"}, {"path": "/plain/limited.json"}, {"path": "/plain/limited"})) == [
+        200, 200, 429,
+    ]  # fmt: skip
 
 
 # -- wrongly said --------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from django.conf import settings
 from django.core import checks
 
 from throttle.django.requests import of_users
+from throttle.django.routes import problems as unserved
 from throttle.django.settings import guard, problems
 
 MIDDLEWARE = "throttle.django.ThrottleMiddleware"
@@ -38,6 +39,8 @@ def check(app_configs: Any = None, **_: Any) -> list[Any]:
 
 
 def _warnings(middleware: Sequence[str]) -> Any:
+    hint = "Mind its prefix, and the slash at its end."
+    yield from (checks.Warning(f"THROTTLE: {one}.", hint=hint, id="throttle.W003") for one in unserved())
     if MIDDLEWARE not in middleware and guard().rules:
         hint = f"Add {MIDDLEWARE!r} to MIDDLEWARE."
         yield checks.Warning("The rules of THROTTLE are asked by its middleware only.", hint=hint, id="throttle.W001")

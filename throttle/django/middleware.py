@@ -8,6 +8,7 @@ from typing import Any
 from asgiref.sync import iscoroutinefunction, markcoroutinefunction
 
 from throttle.django.requests import acheck, asking_of, check, response_of, tell
+from throttle.django.routes import tell as tell_unserved
 from throttle.django.settings import guard
 from throttle.views import ANSWERED, answer_to
 
@@ -38,6 +39,7 @@ class ThrottleMiddleware:
         """Serve one request."""
         if self._is_async:
             return self._aserve(request)
+        tell_unserved()
         try:
             refusal = check(guard(), asking_of(request)).refusal
         except ANSWERED as error:  # of a callable of the rules
@@ -45,6 +47,7 @@ class ThrottleMiddleware:
         return tell(request, self.get_response(request) if refusal is None else response_of(request, refusal))
 
     async def _aserve(self, request: Any) -> Any:
+        tell_unserved()
         try:
             refusal = (await acheck(guard(is_async=True), asking_of(request))).refusal
         except ANSWERED as error:

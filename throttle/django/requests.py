@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
@@ -33,7 +34,7 @@ def asking_of(request: Any) -> Asking:
         headers=headers_of(request.META),  # request.headers would be remembered, as they were before later middleware
         root=request.path.removesuffix(request.path_info),
         request=request,
-        route=_template(request.resolver_match),
+        route=_route(request),
         find_route=lambda: _found(request),
         ledger=_ledger(request),
     )
@@ -43,16 +44,49 @@ def _ledger(request: Any) -> Ledger:
     return Ledger.of(request.scope if isinstance(request, ASGIRequest) else request.META)
 
 
+def _route(request: Any) -> str | None:
+    """The template, where it is known, or where the path would lead rules astray: they do not know `/items.json`."""
+    if request.resolver_match is None:
+        return _found(request) if "." in _last(request.path_info) else None
+    return _template(request, request.resolver_match)
+
+
 def _found(request: Any) -> str | None:
     """The template that routing will choose: middleware runs before it."""
+    match = _resolved(request, request.path_info)
+    return None if match is None else _template(request, match)
+
+
+def _resolved(request: Any, path: str) -> Any:
     try:
-        return _template(resolve(request.path_info, getattr(request, "urlconf", None)))
+        return resolve(path, getattr(request, "urlconf", None))
     except Resolver404:
         return None
 
 
-def _template(match: Any) -> str | None:
-    return None if match is None or match.route is None else _readable("/" + match.route.lstrip("/"))
+def _template(request: Any, match: Any) -> str | None:
+    match = _without_format(request, match)
+    return None if match.route is None else readable(match.route)
+
+
+def _without_format(request: Any, match: Any) -> Any:
+    """REST framework has a second route, `/items.<format>`, for each that takes format suffixes: it is the same one."""
+    framework = sys.modules.get("rest_framework.settings")
+    if framework is None or "." not in _last(request.path_info):
+        return match
+    suffix = f".{match.kwargs.get(framework.api_settings.FORMAT_SUFFIX_KWARG)}"
+    path = request.path_info.rstrip("/").removesuffix(suffix)
+    found = (_resolved(request, one) for one in (path, path + "/")) if path != request.path_info.rstrip("/") else ()
+    return next((one for one in found if one is not None and one.func is match.func), match)
+
+
+def _last(path: str) -> str:
+    return path.rstrip("/").rpartition("/")[2]
+
+
+def readable(route: str) -> str:
+    """A template as rules have it."""
+    return _readable("/" + route.lstrip("/"))
 
 
 @lru_cache(4096)
