@@ -71,6 +71,19 @@ def test_a_message_does_not_show_what_it_found() -> None:
     assert "password" not in str(caught.value)
 
 
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+@pytest.mark.parametrize("timeout", ["1s", "0.25", None, 0, 0.0, -1, -0.25, float("nan"), float("inf"), True, [1]])
+def test_a_timeout_that_is_none(kind: Any, timeout: Any) -> None:
+    with pytest.raises(ThrottleError, match=r"say seconds, as in timeout=0\.25"):
+        kind(URL, timeout=timeout)
+
+
+@pytest.mark.parametrize("kind", [Limiter, AsyncLimiter])
+def test_a_timeout_that_is_one(kind: Any) -> None:
+    for timeout in (1, 0.001, 5.0):
+        assert kind(URL, "some", timeout=timeout)._reach.timeout == timeout
+
+
 @pytest.mark.parametrize("extra", ["fastapi", "flask", "django", "drf", "http"])
 @pytest.mark.parametrize("missing", ["http_sf", "the framework"])
 def test_what_is_missing_is_named_by_the_extra_that_brings_it(extra: str, missing: str) -> None:
