@@ -164,6 +164,25 @@ class RedisCluster:
         for node in self.masters:
             node.ask("FLUSHALL")
 
+    def begin_move(self, slot: int, target: RedisServer) -> None:
+        """From now on keys of the slot are on one of two nodes."""
+        source = self.node_of(slot)
+        target.ask("CLUSTER", "SETSLOT", slot, "IMPORTING", source.ask("CLUSTER", "MYID"))
+        source.ask("CLUSTER", "SETSLOT", slot, "MIGRATING", target.ask("CLUSTER", "MYID"))
+
+    def move_keys(self, slot: int, target: RedisServer, most: int = 1000) -> int:
+        """Some of its keys; how many."""
+        source = self.node_of(slot)
+        keys = source.ask("CLUSTER", "GETKEYSINSLOT", slot, most)
+        for key in keys:
+            source.ask("MIGRATE", "127.0.0.1", target.port, key, 0, 5000)
+        return len(keys)
+
+    def end_move(self, slot: int, target: RedisServer) -> None:
+        id = target.ask("CLUSTER", "MYID")
+        for node in [target, *(master for master in self.masters if master is not target)]:
+            node.ask("CLUSTER", "SETSLOT", slot, "NODE", id)
+
     def remove(self) -> None:
         for node in self.nodes:
             node.remove()
