@@ -32,8 +32,8 @@ class Rule:
         methods: one or several; GET is HEAD too. `None`: every method.
         key: whom to count apart. "address"; "user", "api_key": the address of those who have none; "who": API
             key, else user, else address; "route": each route, and all unknown paths as one; a callable given the
-            `Asking`, whose `None` is the address, and whose credentials are stored as digests (`throttle.http.discreet`);
-            several in a tuple; `None`: all requests together.
+            `Asking`, whose `None` is the address (what looks like a credential is stored as a digest); several in a
+            tuple; `None`: all requests together.
         cost: units, or a callable given the `Asking`; what the guard says unless said.
         name: what its limits are called if they have no names; unless said, methods and path. Two rules with
             one name that hold equal limits share their buckets.
