@@ -109,7 +109,7 @@ class Reach:
 
     def _drop(self) -> None:
         """Let go of idle connections: they may lead to a server that is no master any more."""
-        pool = getattr(self.store.client, "connection_pool", None)
+        pool = getattr(self.store.made, "connection_pool", None)
         if pool is None:
             return
         try:

@@ -125,6 +125,11 @@ class Store:
                     self._client, self._pid = client, os.getpid()
         return self._client
 
+    @property
+    def made(self) -> Any:
+        """The client, if there is one already: a factory may fail, and one more try would cost time."""
+        return self._client
+
     def _caller(self) -> Any:
         """What scripts are called on."""
         client = self.client

@@ -1,0 +1,346 @@
+"""A cluster whose slots move and whose nodes stand still, die and come back; real servers, real time. B38, B43, B44."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+import redis
+
+from tests.cluster.conftest import Make, at_once
+from tests.services import RedisCluster, RedisServer, redis_cluster
+from throttle import FixedWindow, Limiter, SlidingLog, StoreUnavailable, TokenBucket
+from throttle.cluster_parts import slot_of
+from throttle.keys import Namer, apart
+
+BUDGET = 0.25
+SLACK = 0.05  # s; what B44 allows beside the budget
+
+LIMIT = TokenBucket("1/h", 1000, name="limit")
+
+
+@pytest.fixture(scope="module")
+def own_process() -> Iterator[RedisCluster]:
+    cluster = redis_cluster(3, 0, "--cluster-require-full-coverage", "no")
+    yield cluster
+    cluster.remove()
+
+
+@pytest.fixture
+def own(own_process: RedisCluster) -> Iterator[RedisCluster]:
+    """A cluster for tests that stop its nodes, which serves what it can."""
+    own_process.flush()
+    yield own_process
+    for node in own_process.nodes:
+        if node.process is None:
+            node.start()
+        os.kill(node.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
+    own_process.until_ok()
+
+
+def bucket(scope: str, key: object = None, limit: Any = LIMIT) -> str:
+    name = Namer().scope(scope) + f"b:{limit.label}|{'-' if key is None else key}"
+    return apart(name)
+
+
+def key_on(cluster: RedisCluster, node: RedisServer, scope: str, limit: Any = LIMIT) -> int:
+    """A key whose bucket is on that node."""
+    return next(key for key in range(999) if cluster.node_of(slot_of(bucket(scope, key, limit))) is node)
+
+
+def timed(call: Any, *args: Any, **options: Any) -> tuple[float, Any]:
+    began = time.monotonic()
+    try:
+        said = call(*args, **options)
+    except StoreUnavailable as error:
+        said = error
+    return time.monotonic() - began, said
+
+
+def until(true: Any, seconds: float) -> float:
+    began = time.monotonic()
+    while not true():
+        assert time.monotonic() - began < seconds
+        time.sleep(0.01)
+    return time.monotonic() - began
+
+
+# -- slots that move -----------------------------------------------------------------------------------------
+
+
+@contextmanager
+def asking(limiter: Any, *limits: Any, threads: int = 4) -> Iterator[list[bool]]:
+    """While this many threads ask, without pause."""
+    passed: list[bool] = []
+    failed: list[BaseException] = []
+    stop = threading.Event()
+
+    def ask() -> None:
+        try:
+            while not stop.is_set():
+                passed.append(limiter.acquire(*limits).allowed)
+        except BaseException as error:
+            failed.append(error)
+
+    workers = [threading.Thread(target=ask) for _ in range(threads)]
+    for worker in workers:
+        worker.start()
+    try:
+        yield passed
+    finally:
+        stop.set()
+        for worker in workers:
+            worker.join()
+    if failed:
+        raise failed[0]
+
+
+def test_a_slot_moves_while_its_bucket_is_asked(cluster: RedisCluster, make: Make) -> None:
+    """ASK, then MOVED: nobody fails, and not one more passes than the bucket holds."""
+    limiter, slot = make(cluster, "moves", denials=0), slot_of(bucket("moves"))
+    limit = TokenBucket("1/h", 400, name="limit")
+    others = [node for node in cluster.masters if node is not cluster.node_of(slot)]
+    with asking(limiter, limit) as passed:
+        for target in (*others, cluster.node_of(slot)):
+            cluster.begin_move(slot, target)
+            time.sleep(0.02)
+            cluster.move_keys(slot, target)
+            time.sleep(0.02)
+            cluster.end_move(slot, target)
+        until(lambda: passed[-1:] == [False], 20)
+    assert passed.count(True) == 400
+    assert limiter.unanswered == 0
+
+
+def test_a_bucket_that_is_new_while_its_slot_moves(cluster: RedisCluster, make: Make) -> None:
+    """What is not there yet is made where the slot is going to."""
+    limiter, slot = make(cluster, "new"), slot_of(bucket("new"))
+    source = cluster.node_of(slot)
+    target = next(node for node in cluster.masters if node is not source)
+    cluster.begin_move(slot, target)
+    for node in cluster.masters:
+        node.ask("SCRIPT", "FLUSH")
+    assert limiter.acquire(LIMIT).remaining == 999
+    assert limiter.acquire(LIMIT, FixedWindow("9/h")).policies
+    assert limiter.peek(LIMIT).remaining == 998
+    limiter.refund(LIMIT)
+    assert (source.ask("CLUSTER", "COUNTKEYSINSLOT", slot), target.ask("CLUSTER", "COUNTKEYSINSLOT", slot)) == (0, 1)
+    limiter.reset(LIMIT)
+    assert target.ask("CLUSTER", "COUNTKEYSINSLOT", slot) == 0
+    cluster.end_move(slot, target)
+    assert limiter.acquire(LIMIT).remaining == 999
+
+
+def test_several_limits_of_one_slot_half_of_which_has_moved(cluster: RedisCluster, make: Make) -> None:
+    """TRYAGAIN: each is asked for alone then, at whichever node has it."""
+    limits = [TokenBucket("1/h", 50, name="limit"), FixedWindow("60/h", name="f"), SlidingLog("40/h", name="g")]
+    limiter = make(cluster, "halves", spread=False, denials=0)
+    slot = slot_of(Namer().scope("halves"))
+    target = next(node for node in cluster.masters if node is not cluster.node_of(slot))
+    assert limiter.acquire(*limits)
+    cluster.begin_move(slot, target)
+    assert cluster.move_keys(slot, target, most=2) == 2
+    assert limiter.acquire(*limits).remaining == 38
+    limiter.refund(*limits)
+    assert limiter.acquire(*limits, cost=2).remaining == 37
+    passed = [one for said in at_once(6, lambda _: [limiter.acquire(*limits) for _ in range(10)]) for one in said]
+    assert sum(one.allowed for one in passed) == 37
+    assert passed[-1].policies[0].label == "g"
+    limiter.reset(limits[2])
+    assert limiter.acquire(*limits)
+    cluster.move_keys(slot, target)
+    cluster.end_move(slot, target)
+    assert limiter.acquire(*limits).remaining in (9, 8), "a ms of the first may be lost"
+
+
+def test_keys_on_their_way_while_several_limits_are_asked(cluster: RedisCluster, make: Make) -> None:
+    """All of it at once: never more than the limits hold, and no error."""
+    limits = [TokenBucket("1/h", 300, name="limit"), FixedWindow("320/h", name="f"), SlidingLog("310/h", name="g")]
+    for spread in (True, False):
+        scope = f"storm {spread}"
+        limiter = make(cluster, scope, spread=spread, denials=0)
+        slot = slot_of(bucket(scope) if spread else Namer().scope(scope))
+        targets = [node for node in cluster.masters if node is not cluster.node_of(slot)]
+        with asking(limiter, *limits) as passed:
+            for target in targets:
+                cluster.begin_move(slot, target)
+                while cluster.move_keys(slot, target, most=1):
+                    time.sleep(0.01)
+                cluster.end_move(slot, target)
+            until(lambda: passed[-1:] == [False], 20)
+        assert passed.count(True) in (300, 299)
+
+
+# -- nodes that stand still, and nodes that die --------------------------------------------------------------
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_b43_b44_one_node_fails_within_the_budget_and_the_others_go_on(
+    still: bool, own: RedisCluster, make: Make
+) -> None:
+    node = own.masters[1]
+    ways = {way: make(own, way, on_store_error=way, timeout=BUDGET, denials=0) for way in ("open", "closed", "local")}
+    here = {way: key_on(own, own.masters[2], way) for way in ways}
+    there = {way: key_on(own, node, way) for way in ways}
+    few = TokenBucket("1/h", 5, name="few")
+    pairs = {way: (few.of(key_on(own, own.masters[2], way, few)), LIMIT.of(there[way])) for way in ways}
+    for way, limiter in ways.items():
+        assert (
+            limiter.acquire(LIMIT, key=here[way]).remaining == limiter.acquire(LIMIT, key=there[way]).remaining == 999
+        )
+    stop(node, still)
+    for way, limiter in ways.items():
+        took, said = zip(*(timed(limiter.acquire, LIMIT, key=there[way]) for _ in range(30)), strict=True)
+        assert max(took) <= BUDGET + SLACK
+        assert sorted(took)[25] < 0.01, "its breaker is open"
+        if way == "closed":
+            assert all(isinstance(one, StoreUnavailable) for one in said)
+        else:
+            assert all(one.allowed and bool(one.policies) == (way == "local") for one in said)
+        assert limiter.unanswered == 30
+        for n in range(30):
+            seconds, one = timed(limiter.acquire, LIMIT, key=here[way])
+            assert one.remaining == 998 - n, "another node's breaker is another's"
+            assert seconds < SLACK
+        assert timed(limiter.acquire, *pairs[way])[0] <= BUDGET + SLACK
+        assert limiter.peek(pairs[way][0]).remaining == 5, "nothing is taken for what is not decided"
+    go_on(node, still)
+    for way, limiter in ways.items():
+        assert until(partial(answered, limiter, LIMIT, key=there[way]), 4) <= 2
+
+
+def stop(node: RedisServer, still: bool) -> None:
+    if still:
+        os.kill(node.process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
+    else:
+        node.stop()
+
+
+def go_on(node: RedisServer, still: bool) -> None:
+    """And until it serves again: a master waits for two seconds of its own after a restart."""
+    if still:
+        os.kill(node.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
+    else:
+        node.start()
+        until(lambda: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"), 10)
+
+
+def answered(limiter: Any, *limits: Any, **options: Any) -> bool:
+    """Whether Redis answered it."""
+    before = limiter.unanswered
+    timed(limiter.acquire, *limits, **options)
+    return bool(limiter.unanswered == before)
+
+
+def test_b44_all_nodes_stand_still(own: RedisCluster, make: Make) -> None:
+    limiter = make(own, "still", on_store_error="open", timeout=BUDGET)
+    pair = TokenBucket("9/h", 9, name="a"), FixedWindow("9/h", name="b")
+    for warm in (False, True):
+        if warm:
+            assert until(lambda: limiter.acquire(*pair).policies, 4) <= 2
+        for node in own.nodes:
+            os.kill(node.process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
+        took = [timed(limiter.acquire, *pair)[0] for _ in range(12)]
+        for node in own.nodes:
+            os.kill(node.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
+        assert max(took) <= BUDGET + SLACK
+        assert sum(took) <= 8 * (BUDGET + SLACK)
+
+
+def test_a_cluster_that_is_down_when_the_limiter_is_made(own: RedisCluster) -> None:
+    client = own.client()
+    for node in own.nodes:
+        node.stop()
+    limiter = Limiter(client, "down", on_store_error="closed")
+    factory = Limiter(own.client, "down", on_store_error="open")
+    for _ in range(6):
+        assert isinstance(timed(limiter.acquire, LIMIT)[1], StoreUnavailable)
+        assert timed(factory.acquire, LIMIT)[1].policies == ()
+    for node in own.nodes:
+        node.start()
+    own.until_ok()
+    assert until(partial(answered, limiter, LIMIT), 4) <= 2
+    assert until(partial(answered, factory, LIMIT), 4) <= 2
+
+
+@pytest.fixture(scope="module")
+def replicated() -> Iterator[RedisCluster]:
+    cluster = redis_cluster(3, 1, "--cluster-node-timeout", "400", "--repl-diskless-sync-delay", "0")
+    yield cluster
+    cluster.remove()
+
+
+@pytest.mark.parametrize("still", [True, False])
+def test_b38_after_a_failover_the_new_master_is_asked(
+    still: bool, replicated: RedisCluster, make: Make, request: pytest.FixtureRequest
+) -> None:
+    """Within two seconds of it, without a restart; the old one comes back as a replica and is not asked."""
+    cluster, scope = replicated, request.node.name
+    cluster.until_ok()
+    limiter = make(cluster, scope, on_store_error="closed", timeout=BUDGET, denials=0)
+    slot = slot_of(bucket(scope))
+    old = cluster.node_of(slot)
+    assert limiter.acquire(LIMIT).remaining == 999
+    old.ask("WAIT", 1, 1000)
+    stop(old, still)
+    took: list[float] = []
+
+    def serves() -> bool:
+        seconds, said = timed(limiter.acquire, LIMIT)
+        took.append(seconds)
+        return not isinstance(said, StoreUnavailable)
+
+    def asked(node: RedisServer) -> RedisServer:
+        for first, last, master, *_ in node.ask("CLUSTER", "SLOTS"):
+            if first <= slot <= last:
+                return next(one for one in cluster.nodes if one.port == master[1])
+        return old
+
+    alive = next(node for node in cluster.masters if node is not old)
+    until(lambda: serves() or asked(alive) is not old, 15)
+    assert until(serves, 5) <= 2
+    assert max(took) <= BUDGET + SLACK
+    before = limiter.peek(LIMIT).remaining
+    assert before >= 995
+    if still:
+        os.kill(old.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
+    else:
+        old.start()
+    until(lambda: b"role:slave" in old.ask("INFO", "replication"), 5)
+    assert [limiter.acquire(LIMIT).remaining for _ in range(5)] == [before - n for n in range(1, 6)]
+    cluster.until_ok()
+
+
+def test_b40_a_bucket_that_is_lost_is_a_full_one(cluster: RedisCluster, make: Make) -> None:
+    limiter, limit = make(cluster, "lost"), TokenBucket("1/h", 10, name="limit")
+    passed = 0
+    for n in range(40):
+        passed += bool(limiter.acquire(limit))
+        if n == 20:
+            cluster.node_of(slot_of(bucket("lost"))).ask("DEL", bucket("lost"))
+            limiter._answers.forget(limiter._scope.keys([limit], None))
+    assert passed == 20
+
+
+def test_threads_share_what_is_known_of_the_slots(cluster: RedisCluster) -> None:
+    for node in cluster.masters:
+        node.ask("CONFIG", "RESETSTAT")
+    limiter = Limiter(redis.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port), "shared", timeout=5)
+    before = sum(calls(node, b"cluster|slots") for node in cluster.masters)
+    at_once(12, lambda n: [limiter.acquire(LIMIT, key=f"{n} {k}") for k in range(20)])
+    assert limiter.unanswered == 0
+    assert sum(calls(node, b"cluster|slots") for node in cluster.masters) == before + 1
+
+
+def calls(node: RedisServer, command: bytes) -> int:
+    for line in node.ask("INFO", "commandstats").splitlines():
+        if line.startswith(b"cmdstat_" + command + b":"):
+            return int(line.split(b"calls=")[1].split(b",")[0])
+    return 0
