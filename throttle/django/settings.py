@@ -9,7 +9,7 @@
 | IDENTITY | dict of `Identity`'s arguments: `trusted_proxies`, … |
 | API_KEY, USER, ON_REFUSED, COST, STYLE, PREFLIGHTS | as `Guard` has them; USER is who is logged in unless said |
 | FIELDS | dict of more settings of the response fields |
-| TIMEOUT, ON_STORE_ERROR, MODE, DENIALS | as `Limiter` has them |
+| TIMEOUT, ON_STORE_ERROR, MODE, DENIALS, LEASE | as `Limiter` has them |
 | GUARD | a `Guard` of your own, instead of all of these |
 
 Where a callable may stand, its dotted path may too. Under ASGI callables run on the loop, and may be async.
@@ -34,7 +34,7 @@ from throttle.errors import ThrottleError
 from throttle.http import Identity
 from throttle.rules import Guard, Pattern, Rule
 
-_LIMITER = ("TIMEOUT", "ON_STORE_ERROR", "MODE", "DENIALS")
+_LIMITER = ("TIMEOUT", "ON_STORE_ERROR", "MODE", "DENIALS", "LEASE")
 _GUARD = ("API_KEY", "USER", "ON_REFUSED", "COST", "STYLE", "PREFLIGHTS")
 NAMES = ("REDIS", "RULES", "SCOPE", "EXEMPT", "IDENTITY", "FIELDS", "GUARD", *_GUARD, *_LIMITER)
 
