@@ -11,7 +11,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from throttle.alive import Alive
-from throttle.answers import UNLIMITED, Answers, Counting, outside
+from throttle.answers import UNLIMITED, Answers, Counting, check_timeout, outside
 from throttle.calls import Calls
 from throttle.decision import Decision
 from throttle.errors import StoreUnavailable, ThrottleError
@@ -46,6 +46,7 @@ class AsyncLimiter(Counting):
         spread: bool = True,
         now: Callable[[], int] | None = None,
     ) -> None:
+        check_timeout(timeout)
         self.scope, self._now = scope, now
         self._reach = AsyncReach(redis_or_url, timeout, spread=spread)
         self._answers = answers = Answers(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any
 
 from throttle.alive import Alive
 from throttle.decision import Decision
@@ -16,8 +16,6 @@ from throttle.leases import Leases
 from throttle.outage import Outage
 from throttle.question import OUTSIDE, UNLIMITED, Asked, Question, Scope, decision
 from throttle.shadow import Shadow
-
-Self = TypeVar("Self", bound="Counting")
 
 #: What a limiter does with a refusal.
 MODES = ("enforce", "shadow")
@@ -100,16 +98,16 @@ def outside(reply: Any) -> bool:
 __all__ = ["MODES", "UNLIMITED", "Answers", "outside"]
 
 
+def check_timeout(timeout: Any) -> None:
+    """Raise `ThrottleError` for what is no timeout: told by the first question, it would be an outage."""
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
+        raise ThrottleError(f"timeout={timeout!r}: say seconds, as in timeout=0.25")
+
+
 class Counting:
     """What every limiter counts, and what all of them check before anything is made."""
 
     _answers: Answers
-
-    def __new__(cls: type[Self], *_: Any, timeout: Any = 0.25, **__: Any) -> Self:
-        """Raises `ThrottleError` for a timeout that is none: told by the first question, it would be an outage."""
-        if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
-            raise ThrottleError(f"timeout={timeout!r}: say seconds, as in timeout=0.25")
-        return super().__new__(cls)
 
     @property
     def shadowed(self) -> int:

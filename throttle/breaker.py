@@ -21,7 +21,7 @@ class Breaker:
         clock: monotonic seconds.
     """
 
-    __slots__ = ("_clock", "_failures", "_lock", "_next", "_probe", "failed")
+    __slots__ = ("_clock", "_failures", "_lock", "_next", "_probe", "failed", "why")
 
     def __init__(
         self, failures: int = FAILURES, probe: float = PROBE, clock: Callable[[], float] = time.monotonic
@@ -30,6 +30,8 @@ class Breaker:
         self._lock, self._next = Lock(), 0.0
         #: Failures in a row; 0 tells those in a hurry that there is nothing to look after.
         self.failed = 0
+        #: What the last failure was: those who are not to ask still want to know.
+        self.why = ""
 
     @property
     def open(self) -> bool:
@@ -49,9 +51,10 @@ class Breaker:
             self._next = now + self._probe
             return True
 
-    def failure(self) -> None:
+    def failure(self, why: object = "") -> None:
         """Redis did not answer."""
         with self._lock:
+            self.why = str(why)
             self.failed += 1
             if self.failed == self._failures:
                 self._next = self._clock() + self._probe

@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any, TypeVar, cast
 
 from throttle.alive import Alive
-from throttle.answers import UNLIMITED, Answers, Counting, outside
+from throttle.answers import UNLIMITED, Answers, Counting, check_timeout, outside
 from throttle.calls import Calls
 from throttle.decision import Decision
 from throttle.errors import StoreUnavailable, ThrottleError
@@ -65,6 +65,7 @@ class Limiter(Counting):
         spread: bool = True,
         now: Callable[[], int] | None = None,
     ) -> None:
+        check_timeout(timeout)
         self.scope = scope
         self._reach = reach(redis_or_url, namer, timeout, now, spread=spread)
         self._store = self._reach.store

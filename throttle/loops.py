@@ -107,7 +107,7 @@ class AsyncReach:
 
     async def _answered(self, call: Callable[[], Awaitable[Any]]) -> Any:
         if self.breaker.failed and not self.breaker.admits():
-            raise StoreUnavailable(NOT_LATELY)
+            raise StoreUnavailable(NOT_LATELY.format(self.breaker.why))
         begun = time.monotonic()
         try:
             reply = await call()
@@ -131,7 +131,7 @@ class AsyncReach:
             except RedisError as another:
                 error = another
         if time.monotonic() < end + STALL:
-            self.breaker.failure()
+            self.breaker.failure(translate(error))
         raise translate(error) from error
 
     async def _run(self, made: Script, keys: Sequence[str], args: Sequence[Any]) -> Any:

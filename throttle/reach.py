@@ -20,7 +20,7 @@ from throttle.timely import until
 #: failover takes longer than any of them.
 PAUSES = (0.0, 0.01, 0.04)
 
-NOT_LATELY = "Redis has not answered lately; it is asked again once a second"
+NOT_LATELY = "Redis has not answered lately, and is asked again once a second; {}"
 
 
 class Reach:
@@ -62,7 +62,7 @@ class Reach:
 
     def _guarded(self, call: Callable[[], Any]) -> Any:
         if not self.breaker.admits():
-            raise StoreUnavailable(NOT_LATELY)
+            raise StoreUnavailable(NOT_LATELY.format(self.breaker.why))
         began = time.monotonic()
         try:
             reply = call()
@@ -91,7 +91,7 @@ class Reach:
             else:
                 self.breaker.success()
                 return reply
-        self.breaker.failure()
+        self.breaker.failure(error)
         raise error
 
     def _end(self, began: float) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -73,9 +74,12 @@ class Settings:
 
 def _seconds(said: Any) -> float:
     try:
-        return float(said)
-    except (TypeError, ValueError) as exc:
-        raise ThrottleError(f"throttle_timeout is {said!r}; say a number of seconds") from exc
+        seconds = math.nan if isinstance(said, bool) else float(said)
+    except (TypeError, ValueError):
+        seconds = math.nan
+    if not 0 < seconds < math.inf:
+        raise ThrottleError(f"throttle_timeout is {said!r}; say a number of seconds, as 5.0")
+    return seconds
 
 
 def _redis_of(app: Any, said: Any) -> Address:

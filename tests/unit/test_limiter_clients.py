@@ -19,8 +19,8 @@ from redis.asyncio import connection as awaited
 from redis.asyncio import sentinel as async_sentinel
 
 from tests.fleet import ROOT
-from tests.services import RedisServer
-from throttle import AsyncLimiter, FixedWindow, Limiter, ThrottleError, TokenBucket
+from tests.services import RedisServer, free_port
+from throttle import AsyncLimiter, FixedWindow, Limiter, StoreUnavailable, ThrottleError, TokenBucket
 from throttle.loops import _ours
 from throttle.testing import EPOCH
 from throttle.timely import Timely, within
@@ -284,3 +284,14 @@ def test_a_quick_look_before_each_command_sees_what_the_long_one_sees(kind: str,
         if int(one["id"]) != me.client_id():
             me.client_kill_filter(_id=one["id"])
     assert limiter.acquire(LIMIT).remaining == 997
+
+
+def test_a_limiter_that_does_not_ask_tells_why_another_was_not_answered() -> None:
+    """They share a breaker; the cause (a certificate, a password, a port) is told by each."""
+    url = f"redis://127.0.0.1:{free_port()}"
+    limiters = [Limiter(url, name, on_store_error="closed") for name in ("one", "two")]
+    for _ in range(3):
+        with pytest.raises(StoreUnavailable, match="refused"):
+            limiters[0].acquire(TokenBucket("1/s"))
+    with pytest.raises(StoreUnavailable, match=r"not answered lately.*refused"):
+        limiters[1].acquire(TokenBucket("1/s"))

@@ -98,6 +98,12 @@ def test_a_policy_that_does_not_exist_is_refused_at_start() -> None:
         deployment(app(throttle_on_store_error="explode"))
 
 
+@pytest.mark.parametrize("wrong", [0, -1, True, float("nan"), float("inf"), "soon", None])
+def test_a_timeout_that_is_none_is_refused_at_start(wrong: object) -> None:
+    with pytest.raises(ThrottleError, match="throttle_timeout"):
+        deployment(app(throttle_redis_url="redis://localhost", throttle_timeout=wrong))
+
+
 def test_every_setting_is_in_the_readme() -> None:
     from tests.fleet import ROOT
 
