@@ -16,8 +16,9 @@ def mypy(file: Path) -> str:
     return subprocess.run(command, cwd=file.parent, capture_output=True, text=True, check=False).stdout
 
 
-def test_right_use_is_accepted() -> None:
-    said = [line for line in mypy(SAMPLE).splitlines() if line.startswith("sample.py")]
+@pytest.mark.parametrize("name", ["sample.py", "requests_sample.py"])
+def test_right_use_is_accepted(name: str) -> None:
+    said = [line for line in mypy(SAMPLE.with_name(name)).splitlines() if line.startswith(name)]
     assert said == []
 
 
