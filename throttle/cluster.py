@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
-from throttle.cluster_slots import HOPS, RESERVE, Address, Slots, kept, redirect, splits
+from throttle.cluster_slots import HOPS, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import Namer, apart
 from throttle.reach import Reach
@@ -126,7 +126,7 @@ class Node(Reach):
     def _again(self, call: Callable[[], Any], error: StoreUnavailable, began: float) -> Any:
         if splits(error.__cause__):
             raise Split from error
-        if redirect(error.__cause__):
+        if serves(error.__cause__):
             self.breaker.success()
             raise error
         return super()._again(call, error, began)
@@ -208,10 +208,7 @@ class Cluster:
     def _master(self, slot: int) -> Address:
         if self._slots.doubted:
             self._learn()
-        master = self._slots.master(slot)
-        if master is None:
-            raise StoreUnavailable(f"no node of the Redis Cluster is known to have slot {slot}")
-        return master
+        return self._slots.master(slot)
 
     def _learn(self) -> None:
         """Learn all slots of one who knows. Who comes meanwhile goes by what was known, if anything was."""
@@ -234,8 +231,10 @@ class Cluster:
             except StoreUnavailable as error:
                 failed = error
                 continue
-            self._slots.learn(reply, address)
-            return
+            if self._slots.learn(reply, address):
+                for gone in self._nodes.keys() - {*self._slots.informants()}:
+                    self._nodes.pop(gone, None)
+                return
         if failed and self._slots.empty:
             raise failed
 

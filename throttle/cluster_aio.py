@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
-from throttle.cluster_slots import HOPS, RESERVE, Address, Slots, kept, redirect, splits
+from throttle.cluster_slots import HOPS, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import apart
 from throttle.loops import STALL, AsyncReach, _within
@@ -65,8 +65,9 @@ class AsyncNode(AsyncReach):
     async def _again(self, call: Callable[[], Awaitable[Any]], error: RedisError, end: float) -> Any:
         if splits(error):
             raise Split from error
-        if redirect(error):
+        if serves(error):
             self.breaker.success()
+            raise translate(error) from error
         return await super()._again(call, error, end)
 
 
@@ -81,9 +82,10 @@ class AsyncCluster:
 
     def __init__(self, theirs: aioredis.RedisCluster, timeout: float, *, spread: bool) -> None:
         client: Any = theirs
-        seeds = {node.name: node for node in (*client.startup_nodes, *client.get_nodes())}.values()
-        remap = getattr(client.nodes_manager, "address_remap", None)
-        self._slots = Slots([(node.host, int(node.port)) for node in seeds], remap)
+        manager = client.nodes_manager
+        seeds = [*manager.startup_nodes.values(), *client.get_nodes()]
+        remap = getattr(manager, "address_remap", None)
+        self._slots = Slots(dict.fromkeys((node.host, int(node.port)) for node in seeds), remap)
         self._options = dict(client.get_connection_kwargs())
         self._timeout, self._spread = timeout, spread
         self._nodes: dict[Address, AsyncNode] = {}
@@ -160,10 +162,7 @@ class AsyncCluster:
             async with self._learning:
                 if self._slots.due(time.monotonic()):
                     await self._ask_around(end)
-        master = self._slots.master(slot)
-        if master is None:
-            raise StoreUnavailable(f"no node of the Redis Cluster is known to have slot {slot}")
-        return master
+        return self._slots.master(slot)
 
     async def _ask_around(self, end: float) -> None:
         """Learn all slots of one who knows."""
@@ -176,8 +175,10 @@ class AsyncCluster:
             except StoreUnavailable as error:
                 failed = error
                 continue
-            self._slots.learn(reply, address)
-            return
+            if self._slots.learn(reply, address):
+                for gone in self._nodes.keys() - {*self._slots.informants()}:
+                    await self._nodes.pop(gone).aclose()
+                return
         if failed and self._slots.empty:
             raise failed
 

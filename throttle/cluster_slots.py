@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from redis.exceptions import AskError, MovedError, ResponseError, TryAgainError
 
+from throttle.errors import StoreUnavailable
+
 SLOTS = 16384
 
 #: Redirections that one question follows; a cluster at rest has one at most.
@@ -58,9 +60,17 @@ class Slots:
         """Whether nothing was ever learnt."""
         return not self._known
 
-    def master(self, slot: int) -> Address | None:
-        """Who has the slot; `None`: nobody, as far as known."""
-        return self._masters[slot]
+    def master(self, slot: int) -> Address:
+        """Who has the slot.
+
+        Raises:
+            StoreUnavailable: nobody, as far as known; which is then doubted.
+        """
+        master = self._masters[slot]
+        if master is None:
+            self.doubted = True
+            raise StoreUnavailable(f"no node of the Redis Cluster is known to have slot {slot}")
+        return master
 
     def due(self, now: float) -> bool:
         """Whether all slots are to be learnt anew, by monotonic seconds; who is told so does it."""
@@ -75,15 +85,21 @@ class Slots:
         random.shuffle(known)
         return [*known, *(seed for seed in self._seeds if seed not in self._known)]
 
-    def learn(self, reply: Any, asked: Address) -> None:
-        """What a node answered to CLUSTER SLOTS: `[[from, to, [host, port, …], [host of a replica, …], …], …]`."""
+    def learn(self, reply: Any, asked: Address) -> bool:
+        """What a node answered to CLUSTER SLOTS: `[[from, to, [host, port, …], [host of a replica, …], …], …]`.
+
+        Returns whether it knew anything: a node that was just started does not.
+        """
+        if not reply:
+            return False
         masters: list[Address | None] = [None] * SLOTS
         known = set()
         for first, last, *nodes in reply:
             addresses = [self._address(node, asked) for node in nodes]
             masters[first : last + 1] = [addresses[0]] * (last + 1 - first)
             known.update(addresses)
-        self._masters, self._known, self.doubted = masters, known or {asked}, False
+        self._masters, self._known, self.doubted = masters, known, False
+        return True
 
     def follow(self, told: Redirect, asked: Address) -> Address:
         """The node to ask instead. What has moved is remembered, and doubted is then where the others are."""
@@ -117,6 +133,11 @@ def redirect(error: BaseException | None) -> Redirect | None:
 def splits(error: BaseException | None) -> bool:
     """Whether some of the keys have moved already, and some not yet."""
     return isinstance(error, TryAgainError) or (isinstance(error, ResponseError) and str(error).startswith("TRYAGAIN"))
+
+
+def serves(error: BaseException | None) -> bool:
+    """Whether the node is as it should be, though this question is not for it: others may go on asking it."""
+    return redirect(error) is not None or "Hash slot not served" in str(error)
 
 
 def kept(options: Mapping[str, Any]) -> dict[str, Any]:

@@ -254,6 +254,25 @@ def test_b44_all_nodes_stand_still(own: RedisCluster, make: Make) -> None:
         assert sum(took) <= 8 * (BUDGET + SLACK)
 
 
+def test_a_slot_that_nobody_serves(own: RedisCluster, make: Make) -> None:
+    """CLUSTERDOWN: at once; and the node that says so is asked for its other slots all the while."""
+    limiter = make(own, "nobody", on_store_error="closed", timeout=0.1, denials=0)
+    slot = slot_of(bucket("nobody"))
+    owner = own.node_of(slot)
+    keys = [key for key in range(99) if slot_of(bucket("nobody", key)) != slot]
+    other = next(key for key in keys if own.node_of(slot_of(bucket("nobody", key))) is owner)
+    assert limiter.acquire(LIMIT).remaining == 999
+    for node in own.nodes:
+        node.ask("CLUSTER", "DELSLOTS", slot)
+    for n in range(10):
+        seconds, said = timed(limiter.acquire, LIMIT)
+        assert isinstance(said, StoreUnavailable)
+        assert seconds < SLACK
+        assert limiter.acquire(LIMIT, key=other).remaining == 999 - n
+    owner.ask("CLUSTER", "ADDSLOTS", slot)
+    assert until(partial(answered, limiter, LIMIT), 4) <= 2
+
+
 def test_a_cluster_that_is_down_when_the_limiter_is_made(own: RedisCluster) -> None:
     client = own.client()
     for node in own.nodes:

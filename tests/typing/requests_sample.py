@@ -40,8 +40,8 @@ rules = [
     Rule(LeakyBucket("10/s", depth=20).of("all"), TokenBucket("5/s", 9), key=("user", "route"), name="line"),
 ]
 guard = Guard(
-    awaited, *rules, identity=Identity(trusted_proxies=1), api_key="X-API-Key", exempt=["/health", lambda asking: False],
-    on_refused=say_no, style=("draft-8", "x-ratelimit"), cost=1,
+    awaited, *rules, identity=Identity(trusted_proxies=1), api_key="X-API-Key",
+    exempt=["/health", lambda asking: False], on_refused=say_no, style=("draft-8", "x-ratelimit"), cost=1,
 )  # fmt: skip
 outcome: Outcome = Guard(limiter, *rules).check(Asking("GET", "/", peer="192.0.2.1", headers=[("a", "b")]))
 told: dict[str, str] = fields(limiter.peek(TokenBucket("1/s")), "draft-7")
