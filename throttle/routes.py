@@ -44,7 +44,7 @@ def tell_unserved(guard: Guard, routes: Callable[[], Iterable[Route]], root: str
             guard.is_told = False
             return
         for text in unserved(guard.rules, known, root or ""):
-            logger.warning("%s", text)
+            logger.warning("rule %s", text)
 
 
 def _may_be_above(rule: Rule, routes: Sequence[Route]) -> bool:
@@ -81,4 +81,4 @@ def _told(rule: Rule, path: Pattern, routes: Sequence[Route]) -> str:
     here = [route for route in routes if _is_for(path, route)]
     near = max(here or routes, key=lambda route: SequenceMatcher(None, path.template, route.template).ratio())
     methods = f", which serves {', '.join(sorted(near.methods))}" if here else ""
-    return f"rule {rule.name!r} is for no route of the app; the nearest to its path is {near.template!r}{methods}"
+    return f"{rule.name!r} is for no route of the app; the nearest to its path is {near.template!r}{methods}"

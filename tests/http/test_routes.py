@@ -70,10 +70,10 @@ def test_what_is_told() -> None:
         Rule("1/s", path="*"),
     ]
     assert unserved(rules, routes) == [
-        "rule 'POST /smss' is for no route of the app; the nearest to its path is '/sms'"
+        "'POST /smss' is for no route of the app; the nearest to its path is '/sms'"
     ]
     assert unserved([Rule("1/s", path="/health", methods="POST", name="probe")], routes) == [
-        "rule 'probe' is for no route of the app; the nearest to its path is '/health', which serves GET"
+        "'probe' is for no route of the app; the nearest to its path is '/health', which serves GET"
     ]
     assert unserved([Rule("1/s", path="/v1/sms")], routes, "/v1/") == []
     assert unserved(rules, []) == [], "nothing is known of its routes"

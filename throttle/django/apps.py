@@ -40,7 +40,7 @@ def check(app_configs: Any = None, **_: Any) -> list[Any]:
 
 def _warnings(middleware: Sequence[str]) -> Any:
     hint = "Mind its prefix, and the slash at its end."
-    yield from (checks.Warning(f"THROTTLE: {one}.", hint=hint, id="throttle.W003") for one in unserved())
+    yield from (checks.Warning(f"THROTTLE: rule {one}.", hint=hint, id="throttle.W003") for one in unserved())
     if MIDDLEWARE not in middleware and guard().rules:
         hint = f"Add {MIDDLEWARE!r} to MIDDLEWARE."
         yield checks.Warning("The rules of THROTTLE are asked by its middleware only.", hint=hint, id="throttle.W001")
