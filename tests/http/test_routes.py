@@ -69,9 +69,7 @@ def test_what_is_told() -> None:
         Rule("1/s"),
         Rule("1/s", path="*"),
     ]
-    assert unserved(rules, routes) == [
-        "'POST /smss' is for no route of the app; the nearest to its path is '/sms'"
-    ]
+    assert unserved(rules, routes) == ["'POST /smss' is for no route of the app; the nearest to its path is '/sms'"]
     assert unserved([Rule("1/s", path="/health", methods="POST", name="probe")], routes) == [
         "'probe' is for no route of the app; the nearest to its path is '/health', which serves GET"
     ]

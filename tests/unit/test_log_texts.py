@@ -17,7 +17,9 @@ from tests.fleet import ROOT
 from throttle import TokenBucket
 from throttle.smoother import Smoother
 
-SUBJECT = re.compile(r"(scope|task|smoother) %s: |rule %s|(scheduler|worker|gate|start): |@throttled on %s |a script failed")
+SUBJECT = re.compile(
+    r"(scope|task|smoother) %s: |rule %s|(scheduler|worker|gate|start): |@throttled on %s |a script failed"
+)
 
 
 def texts() -> Iterator[str]:
