@@ -20,7 +20,7 @@ from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
-from throttle.cluster_slots import HOPS, RESERVE, Address, Slots, kept, redirect, serves, splits
+from throttle.cluster_slots import HOPS, LEAST, NO_TIME, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import Namer, apart
 from throttle.reach import Reach
@@ -176,6 +176,8 @@ class Cluster:
             return done.value
 
     def _answer(self, ask: Ask, end: float) -> Answer | Exception:
+        if end - time.monotonic() < LEAST * self._timeout:
+            return StoreUnavailable(NO_TIME)
         try:
             with _ending(end):
                 return self._found(ask)

@@ -13,7 +13,7 @@ from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
 from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
-from throttle.cluster_slots import HOPS, RESERVE, Address, Slots, kept, redirect, serves, splits
+from throttle.cluster_slots import HOPS, LEAST, NO_TIME, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import apart
 from throttle.loops import STALL, AsyncReach, _within
@@ -126,6 +126,8 @@ class AsyncCluster:
             return done.value
 
     async def _answer(self, ask: Ask, end: float) -> Answer | Exception:
+        if end - time.monotonic() < LEAST * self._timeout:
+            return StoreUnavailable(NO_TIME)
         try:
             return await self._found(ask, end)
         except Split as split:

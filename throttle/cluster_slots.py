@@ -21,6 +21,11 @@ EVERY = 0.1
 #: Part of a question's time that is kept for giving back what was taken.
 RESERVE = 0.1
 
+#: Part of it without which no node is asked any more: it would be blamed for the time that another took.
+LEAST = 0.02
+
+NO_TIME = "Redis cannot serve: one node of the cluster took the time, and another was not asked"
+
 Address = tuple[str, int]
 Remap = Callable[[Address], Address]
 

@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 import redis
 import redis.asyncio as aioredis
+from redis.asyncio.cluster import ClusterNode as AsyncClusterNode
+from redis.cluster import ClusterNode
 
 from tests.services import RedisCluster, redis_cluster
 from throttle import AsyncLimiter, Limiter
@@ -62,10 +64,12 @@ def make(request: pytest.FixtureRequest) -> Iterator[Make]:
 
     def limiter(cluster: RedisCluster, scope: str = "default", **options: Any) -> Any:
         options = {"on_store_error": "closed", "timeout": 5, **options}
-        port = cluster.nodes[-1].port
+        ports = [node.port for node in cluster.nodes]
         if request.param == "Limiter":
-            return Limiter(redis.RedisCluster(host="127.0.0.1", port=port), scope, **options)
-        made = Awaited(aioredis.RedisCluster(host="127.0.0.1", port=port), scope, **options)
+            nodes = [ClusterNode("127.0.0.1", port) for port in ports]
+            return Limiter(redis.RedisCluster(startup_nodes=nodes), scope, **options)
+        seeds = [AsyncClusterNode("127.0.0.1", port) for port in ports]
+        made = Awaited(aioredis.RedisCluster(startup_nodes=seeds), scope, **options)
         ends.append(made.end)
         return made
 

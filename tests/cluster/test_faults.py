@@ -240,18 +240,55 @@ def answered(limiter: Any, *limits: Any, **options: Any) -> bool:
 
 
 def test_b44_all_nodes_stand_still(own: RedisCluster, make: Make) -> None:
+    """However many of them would be asked."""
     limiter = make(own, "still", on_store_error="open", timeout=BUDGET)
-    pair = TokenBucket("9/h", 9, name="a"), FixedWindow("9/h", name="b")
+    limits = [TokenBucket("9/h", 9, name=f"n{n}") for n in range(7)]
+    assert {own.node_of(slot_of(bucket("still", None, limit))) for limit in limits} == set(own.nodes)
     for warm in (False, True):
         if warm:
-            assert until(lambda: limiter.acquire(*pair).policies, 4) <= 2
+            assert until(lambda: limiter.acquire(*limits).policies, 4) <= 2
         for node in own.nodes:
-            os.kill(node.process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
-        took = [timed(limiter.acquire, *pair)[0] for _ in range(12)]
+            stop(node, still=True)
+        took = [timed(limiter.acquire, *limits)[0] for _ in range(12)]
         for node in own.nodes:
-            os.kill(node.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
+            go_on(node, still=True)
         assert max(took) <= BUDGET + SLACK
-        assert sum(took) <= 8 * (BUDGET + SLACK)
+        assert sum(took) <= 10 * (BUDGET + SLACK)
+
+
+def test_nobody_is_blamed_for_the_time_that_another_took(own: RedisCluster, make: Make) -> None:
+    limiter, still = make(own, "blame", on_store_error="open", timeout=BUDGET), own.nodes[0]
+    limits = [TokenBucket("9/h", 9, name=f"n{n}") for n in range(12)]
+    assert limiter.acquire(*limits).remaining == 8
+    mine = [limit for limit in limits if own.node_of(slot_of(bucket("blame", None, limit))) is not still]
+    stop(still, still=True)
+    for _ in range(4):
+        assert timed(limiter.acquire, *limits)[0] <= BUDGET + SLACK
+        assert limiter.acquire(*mine).policies
+    go_on(still, still=True)
+
+
+def test_a_node_that_stands_still_keeps_nobody_from_learning_who_has_what(own: RedisCluster, make: Make) -> None:
+    for still in own.nodes:
+        limiter = make(own, f"learn {still.port}", timeout=BUDGET)
+        live = next(node for node in own.nodes if node is not still)
+        key = key_on(own, live, f"learn {still.port}")
+        stop(still, still=True)
+        assert timed(limiter.acquire, LIMIT, key=key)[1].remaining == 999
+        go_on(still, still=True)
+
+
+def test_a_node_that_has_failed_is_asked_for_the_slots_last(own: RedisCluster) -> None:
+    limiter, failed = Limiter(own.client(), "last", timeout=5), own.nodes[1]
+    assert limiter.acquire(LIMIT).policies
+    cluster: Any = limiter._store.client
+    before = calls(failed, b"cluster|slots")
+    for _ in range(20):
+        cluster._node(("127.0.0.1", failed.port)).breaker.failed = 1
+        cluster._slots.doubted, cluster._slots._due = True, 0
+        assert limiter.acquire(LIMIT).policies
+        assert not cluster._slots.doubted
+    assert calls(failed, b"cluster|slots") == before
 
 
 def test_a_slot_that_nobody_serves(own: RedisCluster, make: Make) -> None:
