@@ -161,18 +161,20 @@ class AsyncLimiter(Counting):
 
     async def _ahead(self, question: Question, limits: tuple[Asked, ...], key: object, cost: int) -> Decision | None:
         """The first answer of a new lease; `None`: none is due, or there is no room for one."""
-        leases, said = self._leases, None
-        if leases is None or not leases.begins(question):
+        leases, said, failed = self._leases, None, None
+        if leases is None or not (count := leases.begins(question)):
             return None
         asked = leases.clock()
         try:
-            more = self._answers.question("take", limits, key, cost * leases.units)
+            more = self._answers.question("take", limits, key, cost * count)
             said = decision(more, await self._ask(more)) if more else None
-        except ThrottleError:  # Redis does not answer, as the question itself will hear; or a tier has changed
+        except StoreUnavailable as error:
+            failed = error
+        except ThrottleError:  # a tier has changed meanwhile
             pass
         finally:
             said = leases.ends(question, said, asked)
-        return said
+        return self._answers.without(question, failed) if failed else said
 
     async def _decide(self, question: Question, asked: int) -> Decision:
         try:

@@ -16,9 +16,10 @@ from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, fin
 from throttle.cluster_slots import HOPS, LEAST, NO_TIME, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import apart
-from throttle.loops import STALL, AsyncReach, _within
+from throttle.loops import AsyncReach, _within
 from throttle.scripts import packed
 from throttle.store import translate
+from throttle.together import STALL
 
 #: Part of the time that whoever waits for all of it allows: the nodes' own time is to end first, as theirs tells which
 #: of them is to blame.

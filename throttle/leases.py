@@ -2,7 +2,7 @@
 
 Only while a key's limits are far from biting, and only for keys that are asked about often; near the limit each
 request asks for itself. What was taken ahead is used within `SPAN` or lost. So for every interval of length t at most
-burst + rate * t + units * processes pass.
+burst + rate * t + units * limiters pass, where each process has one limiter.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from threading import Lock
 from typing import Any
 
@@ -28,18 +28,21 @@ NOTHING = Decision(False, 0, 0, 0.0, 0.0)
 
 
 class _Lease:
-    __slots__ = ("filling", "left", "said", "seen", "until")
+    __slots__ = ("filling", "left", "said", "seen", "until")  # `filling`: for so many questions; 0: not now
 
     def __init__(self, said: Decision, seen: float) -> None:
         self.said, self.seen = said, seen  # what Redis said last, and when it was last asked for
-        self.left, self.until, self.filling = 0, 0.0, False
+        self.left, self.until, self.filling = 0, 0.0, 0
+
+    def is_used(self, now: float) -> bool:
+        return bool(self.filling) or (self.left > 0 and now < self.until)
 
 
 class Leases:
     """What one process has taken ahead. Threads may share it; a fork inherits nothing.
 
     Args:
-        units: questions that one lease answers.
+        units: of each bucket that are taken ahead; so a lease answers as many questions of cost 1.
         now: test clock giving µs, as the limiter's time is that one's then; else it is monotonic.
     """
 
@@ -50,6 +53,7 @@ class Leases:
         #: Seconds.
         self.clock: Callable[[], float] = time.monotonic if now is None else lambda: now() / 1e6
         self._held: OrderedDict[tuple[str, ...], _Lease] = OrderedDict()
+        self._of: dict[str, _Lease] = {}  # the lease that a bucket is in
         self._lock, self._pid = Lock(), os.getpid()
 
     def find(self, question: Question) -> Decision | None:
@@ -66,18 +70,26 @@ class Leases:
         remaining = said.remaining + lease.left * question.cost
         return Decision(True, said.limit, remaining, 0.0, said.reset_after, said.policies)
 
-    def begins(self, question: Question) -> bool:
-        """Whether to ask for a whole lease now; who hears so tells `ends` what came of it."""
+    def begins(self, question: Question) -> int:
+        """For how many such questions to ask now; 0: only for itself. Who hears so tells `ends` what came of it."""
         lease = self._held.get(self._name(question))
-        if lease is None or self._pid != os.getpid():
-            return False
+        if lease is None or self._pid != os.getpid() or not question.cost:
+            return 0
         with self._lock:
-            hot = 0 <= self.clock() - lease.seen < HOT
-            room = lease.said.allowed and lease.said.remaining >= ROOM * self.units * question.cost
-            if lease.filling or not (hot and room and question.cost):  # one at a time: a process holds one lease
-                return False
-            lease.filling = True
-            return True
+            now, count = self.clock(), self.units // question.cost
+            hot = 0 <= now - lease.seen < HOT
+            room = lease.said.allowed and lease.said.remaining >= ROOM * self.units
+            if count < 2 or not hot or not room or self._is_lent(question.keys, now):
+                return 0
+            lease.filling = count
+            self._of.update(dict.fromkeys(question.keys, lease))
+            return count
+
+    def _is_lent(self, buckets: Sequence[str], now: float) -> bool:
+        """Whether one of them is in a lease: other questions, of other costs or with other limits, have theirs."""
+        if len(self._of) > 4 * KEYS:
+            self._of = {bucket: lease for bucket, lease in self._of.items() if lease.is_used(now)}
+        return any(bucket in self._of and self._of[bucket].is_used(now) for bucket in buckets)
 
     def ends(self, question: Question, said: Decision | None, asked: float) -> Decision | None:
         """The answer, as Redis said so to a question for a whole lease; `None`: there is no room for that.
@@ -89,18 +101,18 @@ class Leases:
         """
         with self._lock:
             lease = self._held.get(self._name(question)) or _Lease(NOTHING, 0.0)
-            lease.filling, lease.seen, lease.said = False, self.clock(), said or NOTHING
+            count, lease.filling, lease.seen, lease.said = lease.filling, 0, self.clock(), said or NOTHING
             if not lease.said.allowed:
                 return None
-            lease.left, lease.until = self.units - 1, asked + SPAN
+            lease.left, lease.until = count - 1, asked + SPAN
             return lease.said._replace(remaining=lease.said.remaining + lease.left * question.cost)
 
     def note(self, question: Question, said: Decision) -> None:
         """Redis said so to a question of its own."""
-        if not _is_lent(question):
+        if not _can_be_lent(question):
             return
         if self._pid != os.getpid():  # its lock may have been held by a thread that is not here
-            self._held, self._lock, self._pid = OrderedDict(), Lock(), os.getpid()
+            self._held, self._of, self._lock, self._pid = OrderedDict(), {}, Lock(), os.getpid()
         with self._lock:
             name, now = self._name(question), self.clock()
             lease = self._held.get(name)
@@ -118,7 +130,7 @@ class Leases:
         return (*question.keys, question.text)
 
 
-def _is_lent(question: Question) -> bool:
+def _can_be_lent(question: Question) -> bool:
     """Whether the units are of buckets alone: those of a window or a calendar are not to be used in the next one."""
     limits: Any = question.limits
     return all(isinstance(limit, TokenBucket) and not limit.depth for limit in limits)

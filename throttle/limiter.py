@@ -41,8 +41,8 @@ class Limiter(Counting):
             raise `StoreUnavailable`. "local": count in this process, for its share of each limit.
         denials: refusals remembered in this process until they end (1 s at most at a time), so that who is refused
             costs Redis nothing; 0 for none. What another process gives back takes effect within 1 s.
-        lease: units of a busy key that this process takes ahead, to answer as many requests without Redis; 0 for none.
-            So many more than burst + rate·t may pass for each process; what it does not use within 0.1 s is lost.
+        lease: units of a busy key that this limiter takes ahead, to answer as many requests without Redis; 0 for none.
+            So many more than burst + rate·t may pass in each process; what it does not use within 0.1 s is lost.
         mode: "shadow" counts on keys of its own what it would refuse, and refuses nothing.
         spread: for Redis Cluster alone. True: each bucket has a hash slot of its own, so all nodes share the work. Then
             several limits are no single step: all are looked at, then taken one after another, and given back if one
@@ -230,18 +230,20 @@ class Limiter(Counting):
 
     def _ahead(self, question: Question, limits: tuple[Asked, ...], key: object, cost: int) -> Decision | None:
         """The first answer of a new lease; `None`: none is due, or there is no room for one."""
-        leases, said = self._leases, None
-        if leases is None or not leases.begins(question):
+        leases, said, failed = self._leases, None, None
+        if leases is None or not (count := leases.begins(question)):
             return None
         asked = leases.clock()
         try:
-            more = self._answers.question("take", limits, key, cost * leases.units)
+            more = self._answers.question("take", limits, key, cost * count)
             said = decision(more, self._ask_script(more.script, more.keys, more.text)) if more else None
-        except ThrottleError:  # Redis does not answer, as the question itself will hear; or a tier has changed
+        except StoreUnavailable as error:
+            failed = error
+        except ThrottleError:  # a tier has changed meanwhile
             pass
         finally:
             said = leases.ends(question, said, asked)
-        return said
+        return self._answers.without(question, failed) if failed else said
 
     def _decide(self, question: Question, asked: int) -> Decision:
         try:

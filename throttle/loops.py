@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from threading import Lock
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -24,16 +25,13 @@ from throttle.reach import NOT_LATELY, PAUSES
 from throttle.scripts import Script, packed, script
 from throttle.store import check_url, translate, troubled
 from throttle.timely import tuning, unmaintained
-from throttle.together import Together
+from throttle.together import STALL, Together
 from throttle.wire import taking, watched
 
 if sys.version_info >= (3, 11):
     from asyncio import timeout as time_limit
 else:
     from async_timeout import timeout as time_limit  # redis-py brings it where Python does not
-
-#: Seconds after its time that a timeout comes when the loop stood still: then that, not Redis, was late.
-STALL = 0.03
 
 POOLS = (connections.ConnectionPool, connections.BlockingConnectionPool, sentinel.SentinelConnectionPool)
 
@@ -73,6 +71,7 @@ class AsyncReach:
         self._source = check_url(source) if isinstance(source, str) else source
         self.timeout, self.breaker, self._sleep = timeout, breaker or Breaker(), asyncio.sleep
         self._made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
+        self._lock = Lock()
         self._spread = spread
 
     @property
@@ -82,14 +81,16 @@ class AsyncReach:
 
     def _here(self) -> _Made:
         loop = asyncio.get_running_loop()
-        made = self._made.get(loop)
-        if made is None:
+        return self._made.get(loop) or self._make(loop)
+
+    def _make(self, loop: Any) -> _Made:
+        client = self._connect()
+        ours = type(client) is aioredis.Redis and type(client.connection_pool) in POOLS and not watched(client)
+        pool = client.connection_pool if ours else None
+        together = Together(taking(pool), pool.release, self.timeout) if pool else None
+        with self._lock:  # threads may have loops that come and go
             for ended in [known for known in self._made if known.is_closed()]:  # what was made for it keeps it alive
-                del self._made[ended]
-            client = self._connect()
-            ours = type(client) is aioredis.Redis and type(client.connection_pool) in POOLS and not watched(client)
-            pool = client.connection_pool if ours else None
-            together = Together(taking(pool), pool.release, self.timeout) if pool else None
+                self._made.pop(ended, None)
             made = self._made[loop] = _Made(client, together)
         return made
 
@@ -157,8 +158,11 @@ class AsyncReach:
             await pool.disconnect(inuse_connections=False)
 
     async def aclose(self) -> None:
-        """Close the connections of the running loop; the next question makes new ones."""
-        made = self._made.pop(asyncio.get_running_loop(), None)
+        """Close the running loop's connections once nothing is under way; the next question makes new ones."""
+        with self._lock:
+            made = self._made.pop(asyncio.get_running_loop(), None)
+        if made is not None and made.together is not None:
+            await made.together.ended()
         if made is not None and made.client is not self._source:
             await made.client.connection_pool.disconnect()
 

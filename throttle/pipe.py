@@ -66,7 +66,7 @@ class Pipe(asyncio.Protocol):
         except Short:
             self._unread = data[at:]
             return
-        except ValueError as exc:
+        except Exception as exc:  # whatever it is: nothing that follows can be told from it
             self.fail(exceptions.ConnectionError(f"an answer that makes no sense: {exc}"))
             return
         self._unread = b""
@@ -84,7 +84,10 @@ class Pipe(asyncio.Protocol):
         if not isinstance(reply, ResponseError):
             answer.set_result(reply)
             return
-        error = self._parse_error(str(reply))
+        try:
+            error = self._parse_error(str(reply))
+        except Exception:  # MOVED without a place, for example
+            error = reply
         if troubled(error):  # a master no more, for example: its name may lead to another now
             self.is_open = False
         answer.set_exception(error)

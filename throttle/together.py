@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import math
 import sys
+from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
@@ -24,6 +25,9 @@ else:
 
 #: Questions in one round trip; more would make the first wait for the last.
 MOST = 64
+
+#: Seconds after its time that the look at the clock comes when the loop stood still: then that, not Redis, was late.
+STALL = 0.03
 
 
 class _Asked(NamedTuple):
@@ -45,7 +49,7 @@ class Together:
         self, take: Callable[[], Awaitable[Any]], release: Callable[[Any], Awaitable[None]], timeout: float
     ) -> None:
         self._take, self._release, self._timeout = take, release, timeout
-        self._waiting: list[_Asked] = []
+        self._waiting: deque[_Asked] = deque()
         self._pipe: Pipe | None = None
         self._since = math.inf  # when the first of those under way was asked
         self._leaves = False  # whether those who wait leave at the end of this turn
@@ -64,15 +68,23 @@ class Together:
             self._timer = loop.call_at(asked.at + self._timeout, self._look)
         return asked.answer
 
+    async def ended(self) -> None:
+        """Wait until nothing is under way, which takes the timeout at most."""
+        while self._waiting or self._opening or (self._pipe and self._pipe.is_busy):
+            await asyncio.sleep(0.001)
+
     def _leave(self) -> None:
         """Send what waits, if there is a way."""
         self._leaves = False
-        batch, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
-        batch = [asked for asked in batch if not asked.answer.done()]
+        batch: list[_Asked] = []
+        while self._waiting and len(batch) < MOST:
+            asked = self._waiting.popleft()
+            if not asked.answer.done():  # else whoever asked has gone
+                batch.append(asked)
         if not batch:
             return
         if self._pipe is None or not self._pipe.is_open:
-            self._waiting = batch + self._waiting
+            self._waiting.extendleft(reversed(batch))
             self._opening = asyncio.get_running_loop().create_task(self._open())
             return
         self._since = batch[0].at
@@ -114,13 +126,15 @@ class Together:
             await self._release(pipe.connection)
 
     def _look(self) -> None:
-        """Nobody waits longer than the timeout. A loop that stood still has read the answers before it looks."""
-        now, late = asyncio.get_running_loop().time(), exceptions.TimeoutError(f"no answer within {self._timeout} s")
-        self._timer = None
+        """Nobody waits longer than the timeout, but that a loop which stood still first reads what came meanwhile."""
+        loop, timer, self._timer = asyncio.get_running_loop(), self._timer, None
+        now, late = loop.time(), exceptions.TimeoutError(f"no answer within {self._timeout} s")
+        if timer is not None and now - timer.when() > STALL:
+            self._timer = loop.call_at(now + STALL, self._look)
+            return
         begun = now - self._timeout
-        overdue = [asked for asked in self._waiting if asked.at <= begun]
-        self._waiting = self._waiting[len(overdue) :]
-        _fail(overdue, late)
+        while self._waiting and self._waiting[0].at <= begun:
+            _fail(self._waiting.popleft(), late)
         if self._pipe and self._pipe.is_busy:
             if self._since <= begun:
                 self._pipe.fail(late)
@@ -133,11 +147,10 @@ class Together:
         self._timer = asyncio.get_running_loop().call_at(since + self._timeout, self._look)
 
     def _fail(self, error: Exception) -> None:
-        waiting, self._waiting = self._waiting, []
-        _fail(waiting, error)
+        while self._waiting:
+            _fail(self._waiting.popleft(), error)
 
 
-def _fail(waiting: list[_Asked], error: Exception) -> None:
-    for asked in waiting:
-        if not asked.answer.done():
-            asked.answer.set_exception(error)
+def _fail(asked: _Asked, error: Exception) -> None:
+    if not asked.answer.done():
+        asked.answer.set_exception(error)

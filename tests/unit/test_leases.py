@@ -130,9 +130,33 @@ def test_cost_and_limit_are_part_of_what_was_taken(clock: FakeClock) -> None:
     limit = TokenBucket("1/h", 1000)
     for _ in range(3):
         limiter.acquire(limit, cost=2)
-    assert limiter.acquire(limit, cost=1).remaining == 1000 - 2 - 2 * LEASE - 1
+    assert limiter.acquire(limit, cost=1).remaining == 1000 - 2 - LEASE - 1
     assert limiter.acquire(limit, key="other").remaining == 999
     assert limiter.acquire(TokenBucket("2/h", 1000)).remaining == 999
+
+
+def test_a_bucket_is_in_one_lease_at_a_time(clock: FakeClock) -> None:
+    """Twenty routes, each with a limit of its own and one for all."""
+    (limiter,) = limiters(clock, 1)
+    everything = TokenBucket("1/h", 10_000, name="all")
+    routes = [TokenBucket("1/h", 10_000, name=f"route{n}") for n in range(20)]
+    passed = sum(bool(limiter.acquire(everything, route)) for route in routes for _ in range(3))
+    taken = 10_000 - Limiter(limiter._store, "leased", lease=0).peek(everything).remaining
+    assert passed <= taken < passed + LEASE
+    asked = counted(limiter)
+    clock.advance(SPAN)
+    for _ in range(40):
+        limiter.acquire(everything, routes[0])
+    assert len(asked) < 10, "and the next may have one"
+
+
+def test_a_lease_is_so_many_units_and_not_questions(clock: FakeClock) -> None:
+    for cost in (3, 6):
+        (limiter,) = limiters(clock, 1)
+        for _ in range(4):
+            limiter.acquire(BUSY, key=cost, cost=cost)
+        taken = 1000 - limiter.peek(BUSY, key=cost).remaining
+        assert 4 * cost <= taken < 4 * cost + LEASE
 
 
 def test_a_fork_inherits_nothing(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import sys
 import threading
 import time
 import warnings
@@ -174,6 +175,47 @@ def test_a_cancelled_call_leaves_no_answer_behind(server: RedisServer) -> None:
         await limiter.aclose()
 
     asyncio.run(main())
+
+
+def test_aclose_waits_for_what_is_under_way(own_server: RedisServer) -> None:
+    async def main() -> int:
+        limiter, admin = AsyncLimiter(own_server.url(), "closing", timeout=1), own_server.client()
+        for warm in (False, True):
+            admin.execute_command("CLIENT", "PAUSE", 50, "ALL")
+            asked = [asyncio.ensure_future(limiter.acquire(LIMIT)) for _ in range(100)]
+            await asyncio.sleep(0.005 if warm else 0)
+            await limiter.aclose()
+            assert all(said.policies for said in await asyncio.gather(*asked))
+        return int(admin.info("clients")["connected_clients"])
+
+    assert asyncio.run(main()) == 1
+
+
+def test_b89_loops_of_many_threads_that_come_and_go(server: RedisServer) -> None:
+    limiter, failed = AsyncLimiter(server.url(), "threads", on_store_error="closed", timeout=5), []
+
+    async def ask() -> None:
+        await limiter.acquire(LIMIT)
+        await limiter.aclose()
+
+    def work() -> None:
+        try:
+            for _ in range(40):
+                asyncio.run(ask())
+        except Exception as error:
+            failed.append(error)
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    try:
+        threads = [threading.Thread(target=work) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+    finally:
+        sys.setswitchinterval(before)
+    assert failed == []
 
 
 def test_b37_a_forgotten_script_comes_with_the_same_call(server: RedisServer) -> None:

@@ -17,7 +17,7 @@ from redis.exceptions import ResponseError
 from tests.services import RedisServer
 from throttle.pipe import Short, read
 from throttle.scripts import packed
-from throttle.together import Together
+from throttle.together import MOST, Together
 
 # -- replies -------------------------------------------------------------------------------------------------
 
@@ -234,6 +234,62 @@ def test_a_loop_that_stood_still_hears_the_answers_that_came_meanwhile(server: R
         return said
 
     assert asyncio.run(main()) == [b"PONG"] * 3
+
+
+@pytest.mark.parametrize("turns", range(6))
+def test_a_loop_that_stands_still_at_any_moment_fails_nobody(server: RedisServer, turns: int) -> None:
+    async def main() -> Any:
+        pool = aioredis.ConnectionPool(port=server.port)
+        together = Together(pool.get_connection, pool.release, 0.1)
+        await together.ask(PING)
+        waiting = asyncio.ensure_future(together.ask(PING))
+        for _ in range(turns):
+            await asyncio.sleep(0)
+        time.sleep(0.2)
+        said = await waiting
+        await pool.disconnect()
+        return said
+
+    assert asyncio.run(main()) == b"PONG"
+
+
+def test_who_waits_behind_many_that_have_gone_is_not_forgotten(server: RedisServer) -> None:
+    async def main() -> Any:
+        pool = aioredis.ConnectionPool(port=server.port)
+        together = Together(pool.get_connection, pool.release, 1.0)
+        first = together.ask(PING)  # it opens the connection meanwhile
+        gone = [together.ask(PING) for _ in range(3 * MOST)]
+        last = together.ask(PING)
+        for one in gone:
+            one.cancel()
+        said = [await first, await asyncio.wait_for(last, 0.5)]
+        assert await together.ended() is None
+        await pool.disconnect()
+        return said
+
+    assert asyncio.run(main()) == [b"PONG"] * 2
+
+
+def test_an_error_that_redis_py_cannot_read_is_an_error_all_the_same() -> None:
+    async def partly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(b"-MOVED\r\n-MOVED 12\r\n-\r\n:1\r\n")
+
+    said, met = asyncio.run(talked(partly, lambda together: all_of(together, 4)))
+    assert [isinstance(one, ResponseError) for one in said] == [True, True, True, False]
+    assert met == 1
+
+
+def test_lists_without_end_end_the_connection() -> None:
+    talks = [b"*1\r\n" * 5000 + b":1\r\n", b":1\r\n"]
+
+    async def deep(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.write(talks.pop(0))
+
+    async def ask(together: Together) -> list[Any]:
+        return [await all_of(together, 1), await together.ask(PING)]
+
+    (failed, after), met = asyncio.run(talked(deep, ask))
+    assert (type(failed[0]), after, met) == (exceptions.ConnectionError, 1, 2)
 
 
 def test_who_goes_leaves_the_others_their_answers(server: RedisServer) -> None:
