@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import signal
 import threading
@@ -15,8 +16,10 @@ import pytest
 import redis
 
 from tests.cluster.conftest import Make, at_once
-from tests.services import RedisCluster, RedisServer, redis_cluster
+from tests.services import RedisCluster, RedisServer, free_port, redis_cluster, redis_server
 from throttle import FixedWindow, Limiter, SlidingLog, StoreUnavailable, TokenBucket
+from throttle.cluster import Node
+from throttle.cluster_aio import AsyncNode
 from throttle.cluster_parts import slot_of
 from throttle.keys import Namer, apart
 
@@ -26,23 +29,15 @@ SLACK = 0.05  # s; what B44 allows beside the budget
 LIMIT = TokenBucket("1/h", 1000, name="limit")
 
 
-@pytest.fixture(scope="module")
-def own_process() -> Iterator[RedisCluster]:
-    cluster = redis_cluster(3, 0, "--cluster-require-full-coverage", "no")
-    yield cluster
-    cluster.remove()
-
-
 @pytest.fixture
-def own(own_process: RedisCluster) -> Iterator[RedisCluster]:
-    """A cluster for tests that stop its nodes, which serves what it can."""
-    own_process.flush()
-    yield own_process
-    for node in own_process.nodes:
+def own(cluster: RedisCluster) -> Iterator[RedisCluster]:
+    """A cluster whose nodes may be stopped: afterwards all run again."""
+    yield cluster
+    for node in cluster.nodes:
         if node.process is None:
             node.start()
         os.kill(node.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
-    own_process.until_ok()
+    cluster.until_ok()
 
 
 def bucket(scope: str, key: object = None, limit: Any = LIMIT) -> str:
@@ -278,10 +273,17 @@ def test_a_node_that_stands_still_keeps_nobody_from_learning_who_has_what(own: R
         go_on(still, still=True)
 
 
-def test_a_node_that_has_failed_is_asked_for_the_slots_last(own: RedisCluster) -> None:
-    limiter, failed = Limiter(own.client(), "last", timeout=5), own.nodes[1]
+def inside(limiter: Any) -> Any:
+    """What stands for a client in it."""
+    if isinstance(limiter, Limiter):
+        return limiter._store.client
+    return limiter.limiter._reach._made[limiter.loop].client
+
+
+def test_a_node_that_has_failed_is_asked_for_the_slots_last(own: RedisCluster, make: Make) -> None:
+    limiter, failed = make(own, "last"), own.nodes[1]
     assert limiter.acquire(LIMIT).policies
-    cluster: Any = limiter._store.client
+    cluster = inside(limiter)
     before = calls(failed, b"cluster|slots")
     for _ in range(20):
         cluster._node(("127.0.0.1", failed.port)).breaker.failed = 1
@@ -289,6 +291,66 @@ def test_a_node_that_has_failed_is_asked_for_the_slots_last(own: RedisCluster) -
         assert limiter.acquire(LIMIT).policies
         assert not cluster._slots.doubted
     assert calls(failed, b"cluster|slots") == before
+
+
+def test_a_node_of_no_cluster_is_not_believed_and_one_that_has_left_is_forgotten(own: RedisCluster, make: Make) -> None:
+    limiter, lonely = make(own, "lonely"), redis_server("--cluster-enabled", "yes", "--cluster-port", str(free_port()))
+    try:
+        assert limiter.acquire(LIMIT).policies
+        cluster, address = inside(limiter), ("127.0.0.1", lonely.port)
+        cluster._slots._seeds.insert(0, address)
+        cluster._slots.informants = lambda: [address, ("127.0.0.1", own.nodes[0].port)]
+        cluster._slots.doubted, cluster._slots._due = True, 0
+        assert limiter.acquire(LIMIT).policies
+        assert calls(lonely, b"cluster|slots") == 1
+        del cluster._slots.informants
+        cluster._slots._seeds.remove(address)
+        cluster._slots.doubted, cluster._slots._due = True, 0
+        assert address in cluster._nodes
+        assert limiter.acquire(LIMIT).policies
+        assert address not in cluster._nodes
+    finally:
+        lonely.remove()
+
+
+def test_time_that_a_slow_node_took_is_not_there_for_one_that_stands_still(own: RedisCluster, make: Make) -> None:
+    limiter = make(own, "slow and still", on_store_error="open", timeout=BUDGET)
+    limits = [TokenBucket("9/h", 9, name=f"n{n}") for n in range(12)]
+    assert limiter.acquire(*limits).remaining == 8
+    for slow, still in itertools.pairwise(own.nodes):
+        slow.ask("CLIENT", "PAUSE", 150, "ALL")
+        stop(still, still=True)
+        assert timed(limiter.acquire, *limits)[0] <= BUDGET + SLACK
+        go_on(still, still=True)
+        until(partial(answered, limiter, *limits), 4)
+
+
+def test_what_was_taken_before_a_node_stood_still_is_given_back_within_the_budget(
+    own: RedisCluster, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    limiter = make(own, "back", on_store_error="open", timeout=BUDGET)
+    limits = sorted(
+        (TokenBucket("9/h", 9, name=f"n{n}") for n in range(12)), key=lambda limit: slot_of(bucket("back", None, limit))
+    )
+    last = own.node_of(slot_of(bucket("back", None, limits[-1])))
+    assert limiter.acquire(*limits).remaining == 8
+    for kind in (Node, AsyncNode):
+        answer = kind.answer
+
+        def stopping(self: Any, ask: Any, answer: Any = answer, **options: Any) -> Any:
+            if bucket("back", None, limits[-1]) in ask.keys and ask.args[0].startswith("take"):
+                stop(last, still=True)
+            return answer(self, ask, **options)
+
+        monkeypatch.setattr(kind, "answer", stopping)
+    seconds, said = timed(limiter.acquire, *limits)
+    assert seconds <= BUDGET + SLACK
+    assert not said.policies
+    monkeypatch.undo()
+    go_on(last, still=True)
+    elsewhere = [one for one in limits if own.node_of(slot_of(bucket("back", None, one))) is not last]
+    assert elsewhere
+    assert {limiter.peek(limit).remaining for limit in elsewhere} == {8}
 
 
 def test_a_slot_that_nobody_serves(own: RedisCluster, make: Make) -> None:

@@ -99,7 +99,7 @@ def test_every_script_that_a_question_names_is_known() -> None:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_the_answers_are_those_of_one_server(seed: int) -> None:
     """Whatever the kinds, one after another: the same decision, and the same state after it."""
     draw, clock = random.Random(seed), FakeClock()
@@ -225,7 +225,7 @@ def holds(limit: Limit, passed: list[tuple[int, int]]) -> bool:
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_never_more_pass_than_limits_allow_whoever_comes_between(seed: int) -> None:
     """Each limit, asked about those who passed and about nobody else, would have let them pass."""
     draw, clock = random.Random(seed), FakeClock()
@@ -245,7 +245,7 @@ def test_never_more_pass_than_limits_allow_whoever_comes_between(seed: int) -> N
 
 
 @given(seed=st.integers(0, 2**32))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 def test_refusals_leave_all_as_it_was_when_all_are_done(seed: int) -> None:
     """While time stands still: what is missing is what those took who passed."""
     draw, clock = random.Random(seed), FakeClock()

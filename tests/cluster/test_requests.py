@@ -332,15 +332,19 @@ def test_a_forked_child_goes_on(cluster: RedisCluster) -> None:
 def test_a_clients_options_are_taken(cluster: RedisCluster) -> None:
     for node in cluster.masters:
         node.ask("ACL", "SETUSER", "limits", "reset", "on", ">secret", "~throttle:*", "+@all")
+    greeted: list[Any] = []
     client = redis.RedisCluster(
-        host="127.0.0.1", port=cluster.nodes[0].port, username="limits", password="secret", client_name="theirs"
-    )
+        host="127.0.0.1", port=cluster.nodes[0].port, username="limits", password="secret", client_name="theirs",
+        redis_connect_func=greeted.append,
+    )  # fmt: skip
+    theirs = len(greeted)
     limiter = Limiter(client, "options", on_store_error="closed", timeout=5)
     assert limiter.acquire(*MIXED)
     lines = [line for node in cluster.masters for line in node.ask("CLIENT", "LIST").splitlines()]
     ours = [line for line in lines if b"name=theirs" in line and b"cmd=eval" in line]
     assert len(ours) == 3
     assert all(b"user=limits" in line for line in ours)
+    assert len(greeted) >= theirs + 3
 
 
 def test_tasks_cannot_have_a_cluster_yet(cluster: RedisCluster) -> None:
