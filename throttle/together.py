@@ -7,8 +7,10 @@ of the loop leave at its end; those that come while a round trip is under way le
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
 import sys
+import weakref
 from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
@@ -55,6 +57,7 @@ class Together:
         self._leaves = False  # whether those who wait leave at the end of this turn
         self._opening: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._end: weakref.finalize[..., Any] | None = None
 
     def ask(self, packed: bytes) -> asyncio.Future[Any]:
         """The reply to one packed command, to be awaited. Cancelled, it leaves the others alone."""
@@ -101,7 +104,9 @@ class Together:
         try:
             async with time_limit(self._timeout):
                 await self._let_go()
-                self._pipe = Pipe(await self._take(), self._idle)
+                self._pipe = Pipe(await self._take(), _weakly(self._idle))
+            self._end = weakref.finalize(self, _abandon, self._pipe, asyncio.get_running_loop())
+            self._end.atexit = False
         except asyncio.TimeoutError:
             failed = exceptions.TimeoutError(f"no connection within {self._timeout} s")
         except RedisError as exc:
@@ -121,6 +126,8 @@ class Together:
     async def _let_go(self) -> None:
         """Give the connection that was lost back to the pool, which may have a place for no more than one."""
         pipe, self._pipe = self._pipe, None
+        if self._end is not None:
+            self._end.detach()
         if pipe is not None:
             await pipe.connection.disconnect(nowait=True)
             await self._release(pipe.connection)
@@ -149,6 +156,24 @@ class Together:
     def _fail(self, error: Exception) -> None:
         while self._waiting:
             _fail(self._waiting.popleft(), error)
+
+
+def _weakly(method: Callable[[], None]) -> Callable[[], None]:
+    """The loop keeps a connection that is open, and by it whatever that calls: limiters that are dropped are to go."""
+    reference = weakref.WeakMethod(method)
+
+    def call() -> None:
+        method = reference()
+        if method is not None:
+            method()
+
+    return call
+
+
+def _abandon(pipe: Pipe, loop: asyncio.AbstractEventLoop) -> None:
+    """Nobody will ask any more, nor close it."""
+    with contextlib.suppress(RuntimeError):  # the loop is closed
+        loop.call_soon_threadsafe(pipe.fail, exceptions.ConnectionError("nobody asks"))
 
 
 def _fail(asked: _Asked, error: Exception) -> None:

@@ -191,6 +191,20 @@ def test_aclose_waits_for_what_is_under_way(own_server: RedisServer) -> None:
     assert asyncio.run(main()) == 1
 
 
+def test_limiters_that_are_dropped_leave_no_connection(own_server: RedisServer) -> None:
+    """Nobody should make one for each request; it is no leak all the same."""
+
+    async def main() -> int:
+        for _ in range(20):
+            assert (await AsyncLimiter(own_server.url(), "dropped").acquire(LIMIT)).policies
+        await asyncio.sleep(0.3)  # each looks at the clock once more
+        gc.collect()
+        await asyncio.sleep(0.05)
+        return int(own_server.client().info("clients")["connected_clients"])
+
+    assert asyncio.run(main()) == 1
+
+
 def test_b89_loops_of_many_threads_that_come_and_go(server: RedisServer) -> None:
     limiter, failed = AsyncLimiter(server.url(), "threads", on_store_error="closed", timeout=5), []
 
