@@ -100,7 +100,8 @@ class Leases:
             asked: when (s).
         """
         with self._lock:
-            lease = self._held.get(self._name(question)) or _Lease(NOTHING, 0.0)
+            lease = self._of.get(question.keys[0]) or _Lease(NOTHING, 0.0)
+            self._held[self._name(question)] = lease  # others may have crowded it out meanwhile
             count, lease.filling, lease.seen, lease.said = lease.filling, 0, self.clock(), said or NOTHING
             if not lease.said.allowed:
                 return None

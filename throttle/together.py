@@ -132,12 +132,12 @@ class Together:
             await pipe.connection.disconnect(nowait=True)
             await self._release(pipe.connection)
 
-    def _look(self) -> None:
+    def _look(self, is_last: bool = False) -> None:
         """Nobody waits longer than the timeout, but that a loop which stood still first reads what came meanwhile."""
         loop, timer, self._timer = asyncio.get_running_loop(), self._timer, None
         now, late = loop.time(), exceptions.TimeoutError(f"no answer within {self._timeout} s")
-        if timer is not None and now - timer.when() > STALL:
-            self._timer = loop.call_at(now + STALL, self._look)
+        if timer is not None and now - timer.when() > STALL and not is_last:
+            self._timer = loop.call_at(now + STALL, self._look, True)
             return
         begun = now - self._timeout
         while self._waiting and self._waiting[0].at <= begun:

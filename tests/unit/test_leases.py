@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tests.services import RedisServer
 from throttle import AsyncLimiter, FixedWindow, LeakyBucket, Limiter, Quota, SlidingLog, ThrottleError, TokenBucket
-from throttle.leases import HOT, ROOM, SPAN
+from throttle.leases import HOT, KEYS, ROOM, SPAN
 from throttle.testing import FakeClock, excess, fake_store
 
 LEASE = 10
@@ -157,6 +157,26 @@ def test_a_lease_is_so_many_units_and_not_questions(clock: FakeClock) -> None:
             limiter.acquire(BUSY, key=cost, cost=cost)
         taken = 1000 - limiter.peek(BUSY, key=cost).remaining
         assert 4 * cost <= taken < 4 * cost + LEASE
+
+
+def test_a_lease_that_is_crowded_out_while_it_is_asked_for_is_one_all_the_same(clock: FakeClock) -> None:
+    (limiter,) = limiters(clock, 1)
+    ask, crowd = limiter._ask_script, [True]
+
+    def crowded(name: str, keys: Any, text: str) -> Any:
+        if text.endswith(f" {LEASE}") and crowd.pop():
+            crowd.append(False)
+            for n in range(KEYS + 1):
+                limiter.acquire(BUSY, key=n)
+        return ask(name, keys, text)
+
+    limiter._ask_script = crowded
+    for _ in range(2):
+        limiter.acquire(BUSY)
+    asked = counted(limiter)
+    for _ in range(5 * LEASE):
+        limiter.acquire(BUSY)
+    assert len(asked) <= 6
 
 
 def test_a_fork_inherits_nothing(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:

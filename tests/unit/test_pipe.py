@@ -253,6 +253,27 @@ def test_a_loop_that_stands_still_at_any_moment_fails_nobody(server: RedisServer
     assert asyncio.run(main()) == b"PONG"
 
 
+def test_a_loop_whose_turns_are_long_ends_the_wait_too(own_server: RedisServer) -> None:
+    """Each look at the clock comes late; one more is allowed for that, and no third."""
+
+    async def main() -> float:
+        pool = aioredis.ConnectionPool(port=own_server.port)
+        together = Together(pool.get_connection, pool.release, 0.1)
+        await together.ask(PING)
+        own_server.client().execute_command("CLIENT", "PAUSE", 1500, "ALL")
+        begun = time.monotonic()
+        waiting = asyncio.ensure_future(together.ask(PING))
+        while not waiting.done() and time.monotonic() < begun + 1:
+            time.sleep(0.065)  # noqa: ASYNC251
+            await asyncio.sleep(0)
+        with pytest.raises(exceptions.TimeoutError):
+            await waiting
+        await pool.disconnect()
+        return time.monotonic() - begun
+
+    assert asyncio.run(main()) < 0.5
+
+
 def test_who_waits_behind_many_that_have_gone_is_not_forgotten(server: RedisServer) -> None:
     async def main() -> Any:
         pool = aioredis.ConnectionPool(port=server.port)
