@@ -20,7 +20,7 @@ from tests.services import RedisCluster, RedisServer, free_port, redis_cluster, 
 from throttle import FixedWindow, Limiter, SlidingLog, StoreUnavailable, TokenBucket
 from throttle.cluster import Node
 from throttle.cluster_aio import AsyncNode
-from throttle.cluster_parts import slot_of
+from throttle.cluster_parts import Ask, slot_of
 from throttle.keys import Namer, apart
 
 BUDGET = 0.25
@@ -261,6 +261,11 @@ def test_nobody_is_blamed_for_the_time_that_another_took(own: RedisCluster, make
         assert timed(limiter.acquire, *limits)[0] <= BUDGET + SLACK
         assert limiter.acquire(*mine).policies
     go_on(still, still=True)
+    cluster = inside(limiter)
+    failed = [node.breaker.failed for node in cluster._nodes.values()]
+    said = cluster._answer(Ask("acquire", (bucket("blame"),), ("no time is left",)), time.monotonic())
+    assert isinstance(said if isinstance(limiter, Limiter) else limiter.run(said), StoreUnavailable)
+    assert [node.breaker.failed for node in cluster._nodes.values()] == failed
 
 
 def test_a_node_that_stands_still_keeps_nobody_from_learning_who_has_what(own: RedisCluster, make: Make) -> None:
@@ -303,6 +308,7 @@ def test_a_node_of_no_cluster_is_not_believed_and_one_that_has_left_is_forgotten
         cluster._slots.doubted, cluster._slots._due = True, 0
         assert limiter.acquire(LIMIT).policies
         assert calls(lonely, b"cluster|slots") == 1
+        assert not cluster._slots.doubted, "another was asked too"
         del cluster._slots.informants
         cluster._slots._seeds.remove(address)
         cluster._slots.doubted, cluster._slots._due = True, 0
