@@ -76,7 +76,10 @@ class Answers:
 
     def heard(self, question: Question, reply: Any, asked: int) -> Decision:
         """What Redis answered; `asked` when (ns), if it may be remembered, else 0."""
-        said = decision(question, reply)
+        try:
+            said = decision(question, reply)
+        except StoreUnavailable as error:
+            return self.without(question, error)
         if asked and self.denials is not None:
             if not said.allowed:
                 self.denials.add(question, reply, said.retry_after, asked)
@@ -88,6 +91,8 @@ class Answers:
         """Something was given back to these buckets, or may have been."""
         if self.denials is not None:
             self.denials.forget(keys)
+        if self.leases is not None:
+            self.leases.forget(keys)
 
 
 def outside(reply: Any) -> bool:

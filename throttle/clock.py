@@ -40,6 +40,10 @@ class Clock:
         self._known = (least, most, heard)
         self._usual = min(most - least, 1.02 * self._usual)  # a route that became longer is the rule fifty answers on
 
+    def forget(self) -> None:
+        """Another server may answer from now on: it is known by its own answers."""
+        self._known = (-math.inf, math.inf, -math.inf)
+
     def sample(self, rounds: int = 3) -> None:
         """Ask Redis for the time."""
         try:

@@ -125,6 +125,12 @@ class Leases:
             if len(self._held) > KEYS:
                 self._held.popitem(last=False)
 
+    def forget(self, buckets: Sequence[str]) -> None:
+        """They were reset, or had something given back: what was taken ahead of that is not used any more."""
+        with self._lock:
+            for lease in {id(lease): lease for bucket in buckets if (lease := self._of.get(bucket))}.values():
+                lease.left, lease.filling = 0, min(lease.filling, 1)
+
     def _name(self, question: Question) -> tuple[str, ...]:
         if self._test:  # the time is part of what is asked
             return (*question.keys, question.text.split(" ", 2)[2])

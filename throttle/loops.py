@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -71,7 +72,7 @@ class AsyncReach:
         self._source = check_url(source) if isinstance(source, str) else source
         self.timeout, self.breaker, self._sleep = timeout, breaker or Breaker(), asyncio.sleep
         self._made: WeakKeyDictionary[Any, _Made] = WeakKeyDictionary()
-        self._lock = Lock()
+        self._lock, self._counted = Lock(), RedisError()
         self._spread = spread
 
     @property
@@ -131,7 +132,8 @@ class AsyncReach:
                 return await _within(end - time.monotonic(), call())
             except RedisError as another:
                 error = another
-        if time.monotonic() < end + STALL:
+        if time.monotonic() < end + STALL and error is not self._counted:
+            self._counted = error  # all that were under way have the same
             self.breaker.failure(translate(error))
         raise translate(error) from error
 
@@ -162,9 +164,10 @@ class AsyncReach:
         with self._lock:
             made = self._made.pop(asyncio.get_running_loop(), None)
         if made is not None and made.together is not None:
-            await made.together.ended()
+            await made.together.close()
         if made is not None and made.client is not self._source:
-            await made.client.connection_pool.disconnect()
+            with contextlib.suppress(exceptions.TimeoutError):
+                await _within(self.timeout, made.client.connection_pool.disconnect())
 
     def _connect(self) -> Any:
         if isinstance(self._source, str):

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from throttle.decision import Decision
-from throttle.errors import InvalidRate, ThrottleError
+from throttle.errors import InvalidRate, StoreUnavailable, ThrottleError
 from throttle.keyed import Of
 from throttle.keys import Namer
 from throttle.limits import Limit, TokenBucket, check_units, policy_of
@@ -178,12 +178,19 @@ def _policy(limit: Limit) -> str:
 
 
 def decision(question: Question, reply: Any) -> Decision:
-    """What the reply says."""
-    if question.script == "acquire":
-        return _of_one(question.limits, question.cost, reply, question.text)
-    which, wait, remaining, reset, *delay = reply.split()
-    said = _of_several(question.limits, int(which), int(wait), int(remaining), int(reset))
-    return said._replace(delay=int(delay[0]) / 1e6) if delay else said
+    """What the reply says.
+
+    Raises:
+        StoreUnavailable: it is none of ours: a proxy may have spoken.
+    """
+    try:
+        if question.script == "acquire":
+            return _of_one(question.limits, question.cost, reply, question.text)
+        which, wait, remaining, reset, *delay = reply.split()
+        said = _of_several(question.limits, int(which), int(wait), int(remaining), int(reset))
+        return said._replace(delay=int(delay[0]) / 1e6) if delay else said
+    except (TypeError, ValueError, AttributeError, IndexError):
+        raise StoreUnavailable(f"what answers is no Redis, or no script of ours: {reply!r:.60}") from None
 
 
 def still_refused(question: Question, reply: Any, since: int) -> Decision:

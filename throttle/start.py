@@ -143,6 +143,7 @@ def _patiently(place: Deployment, ask: Callable[[], tuple[Turn, float, float]]) 
         try:
             return ask()
         except StoreUnavailable as exc:
+            place.clock.forget()
             place.complain("start: %s; policy %r", exc, place.settings.on_store_error)
             if place.settings.on_store_error == "open":
                 return Turn("go"), time.monotonic(), time.monotonic() + 60.0

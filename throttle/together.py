@@ -71,10 +71,13 @@ class Together:
             self._timer = loop.call_at(asked.at + self._timeout, self._look)
         return asked.answer
 
-    async def ended(self) -> None:
-        """Wait until nothing is under way, which takes the timeout at most."""
+    async def close(self) -> None:
+        """Close the connection once nothing is under way, which takes the timeout at most."""
         while self._waiting or self._opening or (self._pipe and self._pipe.is_busy):
             await asyncio.sleep(0.001)
+        if self._pipe:
+            self._pipe.fail(exceptions.ConnectionError("closed"))  # no farewell: TLS would wait 30 s for the other's
+        await self._let_go()
 
     def _leave(self) -> None:
         """Send what waits, if there is a way."""
@@ -88,7 +91,8 @@ class Together:
             return
         if self._pipe is None or not self._pipe.is_open:
             self._waiting.extendleft(reversed(batch))
-            self._opening = asyncio.get_running_loop().create_task(self._open())
+            opening = asyncio.get_running_loop().create_task(self._open())
+            self._opening = None if opening.done() else opening  # an eager one may be
             return
         self._since = batch[0].at
         self._pipe.send(b"".join([asked.packed for asked in batch]), [asked.answer for asked in batch])

@@ -226,6 +226,23 @@ def test_a_server_that_stands_still_before_the_handshake(
     assert max(took for took, _ in answers) <= BUDGET + SLACK
 
 
+def test_closing_does_not_wait_for_a_server_that_stands_still(tls: RedisServer, certificates: Certificates) -> None:
+    """TLS has a farewell, for whose answer asyncio would wait 30 s: an app is to end."""
+
+    async def main() -> float:
+        limiter = AsyncLimiter(url(tls, certificates.authority), "closing", on_store_error="closed")
+        await limiter.acquire(LIMIT)
+        os.kill(tls.process.pid, signal.SIGSTOP)  # type: ignore[union-attr]
+        began = time.monotonic()
+        try:
+            await limiter.aclose()
+            return time.monotonic() - began
+        finally:
+            os.kill(tls.process.pid, signal.SIGCONT)  # type: ignore[union-attr]
+
+    assert asyncio.run(main()) < 1
+
+
 @kinds
 def test_clients_that_must_have_a_certificate(kind: Any, certificates: Certificates) -> None:
     server = speaking_tls(certificates, "--tls-auth-clients", "yes")

@@ -78,6 +78,15 @@ def test_what_was_known_long_ago_is_worth_less_than_a_new_answer() -> None:
     assert late == pytest.approx(0.001, abs=1e-5)
 
 
+def test_after_an_outage_nothing_is_known() -> None:
+    """Another server may have taken over: farther away, and its clock a little behind."""
+    known = clock()
+    told(known, 100.0, 0.0001, 0.0001)
+    known.forget()
+    late, _ = told(known, 100.1, 0.010, 0.010, AHEAD - 0.008)
+    assert 0 <= late <= 0.0101
+
+
 def test_without_an_answer_the_wait_is_the_longest() -> None:
     before = time.monotonic()
     assert before + 0.025 <= clock().local(10**15, 0.025) <= time.monotonic() + 0.025

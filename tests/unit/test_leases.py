@@ -161,11 +161,10 @@ def test_a_lease_is_so_many_units_and_not_questions(clock: FakeClock) -> None:
 
 def test_a_lease_that_is_crowded_out_while_it_is_asked_for_is_one_all_the_same(clock: FakeClock) -> None:
     (limiter,) = limiters(clock, 1)
-    ask, crowd = limiter._ask_script, [True]
+    ask, crowds = limiter._ask_script, iter([True])
 
     def crowded(name: str, keys: Any, text: str) -> Any:
-        if text.endswith(f" {LEASE}") and crowd.pop():
-            crowd.append(False)
+        if text.endswith(f" {LEASE}") and next(crowds, False):
             for n in range(KEYS + 1):
                 limiter.acquire(BUSY, key=n)
         return ask(name, keys, text)
@@ -177,6 +176,18 @@ def test_a_lease_that_is_crowded_out_while_it_is_asked_for_is_one_all_the_same(c
     for _ in range(5 * LEASE):
         limiter.acquire(BUSY)
     assert len(asked) <= 6
+
+
+def test_what_was_taken_ahead_of_a_reset_is_not_used_after_it(clock: FakeClock) -> None:
+    (limiter,) = limiters(clock, 1)
+    for _ in range(3):
+        limiter.acquire(BUSY)
+    limiter.reset(BUSY)
+    clock.advance(2 * HOT)
+    assert limiter.acquire(BUSY).remaining == 999
+    assert limiter.acquire(BUSY).remaining == 998
+    limiter.refund(BUSY, cost=5)
+    assert limiter.acquire(BUSY).remaining >= 990
 
 
 def test_a_fork_inherits_nothing(clock: FakeClock, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -205,6 +205,55 @@ def test_limiters_that_are_dropped_leave_no_connection(own_server: RedisServer) 
     assert asyncio.run(main()) == 1
 
 
+def test_questions_of_one_lost_round_trip_are_one_failure(own_server: RedisServer) -> None:
+    async def main() -> None:
+        async with AsyncLimiter(own_server.url(), "stall", timeout=0.1, denials=0) as limiter:
+            await limiter.acquire(LIMIT)
+            own_server.client().execute_command("CLIENT", "PAUSE", 130, "ALL")
+            lost = await asyncio.gather(*(limiter.acquire(LIMIT) for _ in range(20)))
+            assert not any(said.policies for said in lost)
+            await asyncio.sleep(0.05)
+            assert (await limiter.acquire(LIMIT)).policies, "no second without limits for one stall"
+
+    asyncio.run(main())
+
+
+@pytest.mark.skipif(not hasattr(asyncio, "eager_task_factory"), reason="before Python 3.12")
+def test_tasks_that_begin_at_once(own_server: RedisServer) -> None:
+    async def main() -> None:
+        asyncio.get_running_loop().set_task_factory(asyncio.eager_task_factory)
+        limiter = AsyncLimiter(f"unix://{own_server.folder}/none", "eager", on_store_error="closed")
+        with pytest.raises(StoreUnavailable):
+            await limiter.acquire(LIMIT)
+        await limiter.aclose()
+        async with AsyncLimiter(own_server.url(), "eager") as limiter:
+            assert (await limiter.acquire(LIMIT)).policies
+
+    asyncio.run(asyncio.wait_for(main(), 5))
+
+
+@pytest.mark.parametrize("reply", [None, b"OK", "OK", [], b"1 0", b"9 0 0 0", b""])
+@pytest.mark.parametrize("limits", [[LIMIT], [FixedWindow("1/s")], [LIMIT, SMALL]])
+def test_what_is_no_answer_of_ours_is_none(reply: Any, limits: list[Any]) -> None:
+    """A proxy, a pooler or another server may speak; the policy says what then."""
+
+    async def answered(*_: Any) -> Any:
+        return reply
+
+    for way, kind in (("open", AsyncLimiter), ("closed", AsyncLimiter)):
+        limiter = kind("redis://localhost", on_store_error=way)
+        limiter._reach.ask = answered  # type: ignore[method-assign]
+        if way == "open":
+            assert asyncio.run(limiter.acquire(*limits)).policies == ()
+        else:
+            with pytest.raises(StoreUnavailable, match="no Redis"):
+                asyncio.run(limiter.acquire(*limits))
+    waiting = Limiter("redis://localhost", on_store_error="closed", lease=10)
+    waiting._ask_script = lambda *_: reply
+    with pytest.raises(StoreUnavailable, match="no Redis"):
+        waiting.acquire(*limits)
+
+
 def test_b89_loops_of_many_threads_that_come_and_go(server: RedisServer) -> None:
     limiter, failed = AsyncLimiter(server.url(), "threads", on_store_error="closed", timeout=5), []
 

@@ -264,7 +264,7 @@ def test_a_loop_whose_turns_are_long_ends_the_wait_too(own_server: RedisServer) 
         begun = time.monotonic()
         waiting = asyncio.ensure_future(together.ask(PING))
         while not waiting.done() and time.monotonic() < begun + 1:
-            time.sleep(0.065)  # noqa: ASYNC251
+            time.sleep(0.065)
             await asyncio.sleep(0)
         with pytest.raises(exceptions.TimeoutError):
             await waiting
@@ -284,7 +284,7 @@ def test_who_waits_behind_many_that_have_gone_is_not_forgotten(server: RedisServ
         for one in gone:
             one.cancel()
         said = [await first, await asyncio.wait_for(last, 0.5)]
-        assert await together.ended() is None
+        assert await together.close() is None
         await pool.disconnect()
         return said
 
