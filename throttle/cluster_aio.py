@@ -194,8 +194,9 @@ class AsyncCluster:
     def _client(self, address: Address) -> aioredis.Redis:
         (host, port), options = address, self._options
         kind = options.get("connection_class", aioredis.Connection)
-        pool: Any = aioredis.ConnectionPool(
-            connection_class=kind, host=host, port=port, max_connections=options.get("max_connections"), **kept(options)
+        most = options.get("max_connections")
+        pool: Any = aioredis.ConnectionPool(  # questions share one; where slots are is asked over another
+            connection_class=kind, host=host, port=port, max_connections=most and max(2, most), **kept(options)
         )
         return aioredis.Redis(connection_pool=pool)
 

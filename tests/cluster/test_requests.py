@@ -317,6 +317,19 @@ def test_awaited_factories_and_clients(cluster: RedisCluster) -> None:
         assert [asyncio.run(main(kind, n)) for _ in range(2)] == [6, 4], "in one loop after another"
 
 
+def test_a_pool_of_one_learns_where_slots_are_while_questions_share_its_connection(cluster: RedisCluster) -> None:
+    async def main() -> None:
+        client = aioredis.RedisCluster(host="127.0.0.1", port=cluster.nodes[1].port, max_connections=1)
+        async with AsyncLimiter(client, "one", on_store_error="closed", timeout=5) as limiter:
+            await limiter.acquire(*MIXED)
+            reach: Any = limiter._reach
+            for _ in range(3):
+                reach.client._slots.doubted = True  # as after a slot that has moved
+                await asyncio.gather(*(limiter.peek(*MIXED, key=n) for n in range(50)))
+
+    asyncio.run(main())
+
+
 def test_a_forked_child_goes_on(cluster: RedisCluster) -> None:
     limiter = Limiter(cluster.client(), "fork", on_store_error="closed", timeout=5)
     assert limiter.acquire(*MIXED)
