@@ -323,9 +323,12 @@ def test_a_pool_of_one_learns_where_slots_are_while_questions_share_its_connecti
         async with AsyncLimiter(client, "one", on_store_error="closed", timeout=5) as limiter:
             await limiter.acquire(*MIXED)
             reach: Any = limiter._reach
-            for _ in range(3):
-                reach.client._slots.doubted = True  # as after a slot that has moved
-                await asyncio.gather(*(limiter.peek(*MIXED, key=n) for n in range(50)))
+            reach.client._slots.doubted = True  # as after a slot that has moved
+            for _ in range(200):
+                await asyncio.gather(*(limiter.peek(*MIXED, key=n) for n in range(10)))
+                if not reach.client._slots.doubted:
+                    return
+            raise AssertionError("not learnt")
 
     asyncio.run(main())
 
