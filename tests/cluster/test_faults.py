@@ -361,7 +361,7 @@ def test_what_was_taken_before_a_node_stood_still_is_given_back_within_the_budge
 
 def test_a_slot_that_nobody_serves(own: RedisCluster, make: Make) -> None:
     """CLUSTERDOWN: at once; and the node that says so is asked for its other slots all the while."""
-    limiter = make(own, "nobody", on_store_error="closed", timeout=0.1, denials=0)
+    limiter = make(own, "nobody", on_store_error="closed", timeout=BUDGET, denials=0)
     slot = slot_of(bucket("nobody"))
     owner = own.node_of(slot)
     keys = [key for key in range(99) if slot_of(bucket("nobody", key)) != slot]
