@@ -15,6 +15,7 @@ from redis.crc import key_slot
 from redis.exceptions import ResponseError
 
 from tests.cluster.conftest import Make, at_once
+from tests.lua.test_acl import listed
 from tests.services import RedisCluster
 from throttle import (
     AsyncLimiter,
@@ -361,6 +362,31 @@ def test_a_clients_options_are_taken(cluster: RedisCluster) -> None:
     assert len(ours) == 3
     assert all(b"user=limits" in line for line in ours)
     assert len(greeted) >= theirs + 3
+
+
+def test_b48_the_commands_listed_are_enough(cluster: RedisCluster) -> None:
+    """For the limiter; redis-py's own cluster client asks for COMMAND too, when it connects itself."""
+    commands = [f"+{command.lower()}" for command in listed()]
+    for node in cluster.masters:
+        node.ask(
+            "ACL", "SETUSER", "few", "reset", "on", ">x", "~throttle:*", "+@connection", "+cluster|slots", *commands
+        )
+    slot = slot_of(f"throttle:acl:b:{MIXED[0].label}|k")
+    source = cluster.node_of(slot)
+    target = next(node for node in cluster.masters if node is not source)
+
+    async def main() -> None:
+        client = aioredis.RedisCluster(host="127.0.0.1", port=cluster.nodes[0].port, username="few", password="x")
+        async with AsyncLimiter(client, "acl", on_store_error="closed", timeout=5) as limiter:
+            for moving in (False, True):
+                if moving:
+                    cluster.begin_move(slot, target)
+                assert await limiter.acquire(*MIXED, key="k")
+                await limiter.refund(*MIXED, key="k")
+                await limiter.reset(*MIXED, key="k")
+        cluster.end_move(slot, target)
+
+    asyncio.run(main())
 
 
 def test_tasks_cannot_have_a_cluster_yet(cluster: RedisCluster) -> None:
