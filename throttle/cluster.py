@@ -19,7 +19,7 @@ import redis
 from redis.exceptions import NoScriptError, RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
+from throttle.cluster_parts import MOVING, SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
 from throttle.cluster_slots import HOPS, LEAST, NO_TIME, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import Namer, apart
@@ -125,7 +125,7 @@ class Node(Reach):
 
     def _again(self, call: Callable[[], Any], error: StoreUnavailable, began: float) -> Any:
         if splits(error.__cause__):
-            raise Split from error
+            raise Split(MOVING) from error
         if serves(error.__cause__):
             self.breaker.success()
             raise error
@@ -182,7 +182,7 @@ class Cluster:
             with _ending(end):
                 return self._found(ask)
         except Split as split:
-            return split
+            return split if len(ask.keys) > 1 else final(split)
         except StoreUnavailable as error:
             return final(error)
 

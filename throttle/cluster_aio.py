@@ -12,7 +12,7 @@ import redis.asyncio as aioredis
 from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeout
 
-from throttle.cluster_parts import SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
+from throttle.cluster_parts import MOVING, SCRIPTS, Answer, Ask, Split, Steps, each, final, named, steps, trip
 from throttle.cluster_slots import HOPS, LEAST, NO_TIME, RESERVE, Address, Slots, kept, redirect, serves, splits
 from throttle.errors import StoreUnavailable
 from throttle.keys import apart
@@ -65,7 +65,7 @@ class AsyncNode(AsyncReach):
 
     async def _again(self, call: Callable[[], Awaitable[Any]], error: RedisError, end: float) -> Any:
         if splits(error):
-            raise Split from error
+            raise Split(MOVING) from error
         if serves(error):
             self.breaker.success()
             raise translate(error) from error
@@ -132,7 +132,7 @@ class AsyncCluster:
         try:
             return await self._found(ask, end)
         except Split as split:
-            return split
+            return split if len(ask.keys) > 1 else final(split)
         except StoreUnavailable as error:
             return final(error)
 

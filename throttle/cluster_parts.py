@@ -61,6 +61,9 @@ class Split(Exception):
     """Some keys of a script have moved to another node and some not yet: ask for each alone."""
 
 
+MOVING = "Redis cannot serve: keys are on their way to another node"
+
+
 #: Says what to ask, at once if it is several, and is told the answers or errors; returns the reply to it all.
 Steps = Generator[Sequence[Ask], Sequence["Answer | Exception"], Any]
 
@@ -105,7 +108,7 @@ def trip(replies: Sequence[Any], ask: Ask) -> Answer:
     return Answer(replies[-1], int(replies[0][0]) * 10**6 + int(replies[0][1]) if ask.timed else 0)
 
 
-def final(error: StoreUnavailable) -> StoreUnavailable:
+def final(error: Exception) -> StoreUnavailable:
     """The same without its cause: who sees that might ask again, and the nodes have been asked again already."""
     return StoreUnavailable(str(error))
 
