@@ -139,8 +139,17 @@ class RedisCluster:
     def until_ok(self) -> None:
         """Until all nodes that run know each other, and that all slots are served; replicas are as their masters."""
         self._until(lambda node: b"cluster_state:ok" in node.ask("CLUSTER", "INFO"))
-        self._until(lambda node: len(node.ask("CLUSTER", "SLOTS")) == len(self.masters))
+        self._until(lambda node: self._table(node) == self._table(self._alive()))
         self._until(lambda node: b"master_link_status:down" not in node.ask("INFO", "replication"))
+
+    def _alive(self) -> RedisServer:
+        return next(node for node in self.nodes if node.process is not None)
+
+    @staticmethod
+    def _table(node: RedisServer) -> list[tuple[int, int, int]]:
+        """Which slots are whose, by port; of all that are served."""
+        ranges = sorted((first, last, master[1]) for first, last, master, *_ in node.ask("CLUSTER", "SLOTS"))
+        return ranges if sum(last - first + 1 for first, last, _ in ranges) == 16384 else [(0, 0, node.port)]
 
     def _until(self, true: Callable[[RedisServer], bool]) -> None:
         for _ in range(2000):
@@ -154,8 +163,7 @@ class RedisCluster:
 
     def node_of(self, slot: int) -> RedisServer:
         """The master that has the slot, as the first node that runs says."""
-        asked = next(node for node in self.nodes if node.process is not None)
-        for first, last, master, *_ in asked.ask("CLUSTER", "SLOTS"):
+        for first, last, master, *_ in self._alive().ask("CLUSTER", "SLOTS"):
             if first <= slot <= last:
                 return next(node for node in self.nodes if node.port == master[1])
         raise LookupError(slot)
