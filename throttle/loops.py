@@ -199,7 +199,7 @@ def _ours(client: Any) -> Any:
     options.update(  # no timeouts: whoever waits for all of it looks at the clock
         socket_timeout=None, socket_connect_timeout=None, retry=Retry(NoBackoff(), 0), retry_on_error=[],
         decode_responses=False, max_connections=pool.max_connections, connection_class=pool.connection_class,
-        **unmaintained(),
+        **unmaintained(pool.connection_class),
     )  # fmt: skip
     if isinstance(pool, connections.BlockingConnectionPool):
         options["timeout"] = pool.timeout

@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache, partial
+from inspect import signature
 from types import BuiltinFunctionType
 from typing import Any
 
@@ -125,7 +126,8 @@ def within(client: Any, budget: float) -> Any:
     options["socket_timeout"] = min(options.get("socket_timeout") or budget, budget)
     options.update(
         socket_connect_timeout=budget, retry=Retry(NoBackoff(), 0), retry_on_error=[], decode_responses=False,
-        max_connections=pool.max_connections, connection_class=timely(pool.connection_class), **unmaintained(),
+        max_connections=pool.max_connections, connection_class=timely(pool.connection_class),
+        **unmaintained(pool.connection_class),
     )  # fmt: skip
     if isinstance(pool, redis.BlockingConnectionPool):
         options["timeout"] = min(pool.timeout or budget, budget / 5)  # the rest is for the question itself
@@ -140,10 +142,11 @@ def tuning(name: str) -> bool:
     return name in _NOT_OURS or name.startswith(("maint_", "orig_"))
 
 
-def unmaintained() -> dict[str, Any]:
-    """No longer timeouts while a server is maintained."""
-    try:
-        from redis.maint_notifications import MaintNotificationsConfig
-    except ImportError:  # before 7
+def unmaintained(connection: type[Any]) -> dict[str, Any]:
+    """No longer timeouts while a server is maintained, where connections have them (asyncio's since redis-py 8)."""
+    made = [vars(base)["__init__"] for base in connection.__mro__ if "__init__" in vars(base)]
+    if not any("maint_notifications_config" in signature(init).parameters for init in made):
         return {}
+    from redis.maint_notifications import MaintNotificationsConfig
+
     return {"maint_notifications_config": MaintNotificationsConfig(enabled=False)}

@@ -18,6 +18,7 @@ from tests.services import RedisServer
 from throttle.pipe import Short, read
 from throttle.scripts import packed
 from throttle.together import MOST, Together
+from throttle.wire import taking
 
 # -- replies -------------------------------------------------------------------------------------------------
 
@@ -99,7 +100,7 @@ async def talked(talk: Talk, ask: Callable[[Together], Awaitable[Any]], timeout:
     server = await asyncio.start_server(serve, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     pool = aioredis.ConnectionPool(port=port, max_connections=1, protocol=2)
-    together = Together(pool.get_connection, pool.release, timeout)
+    together = Together(taking(pool), pool.release, timeout)
     try:
         return [await ask(together), met]
     finally:
@@ -223,7 +224,7 @@ def test_each_waits_its_own_time_and_no_longer() -> None:
 def test_a_loop_that_stood_still_hears_the_answers_that_came_meanwhile(server: RedisServer) -> None:
     async def main() -> list[Any]:
         pool = aioredis.ConnectionPool(port=server.port)
-        together = Together(pool.get_connection, pool.release, 0.1)
+        together = Together(taking(pool), pool.release, 0.1)
         await together.ask(PING)
         waiting = asyncio.gather(*(together.ask(PING) for _ in range(3)))
         await asyncio.sleep(0)
@@ -240,7 +241,7 @@ def test_a_loop_that_stood_still_hears_the_answers_that_came_meanwhile(server: R
 def test_a_loop_that_stands_still_at_any_moment_fails_nobody(server: RedisServer, turns: int) -> None:
     async def main() -> Any:
         pool = aioredis.ConnectionPool(port=server.port)
-        together = Together(pool.get_connection, pool.release, 0.1)
+        together = Together(taking(pool), pool.release, 0.1)
         await together.ask(PING)
         waiting = asyncio.ensure_future(together.ask(PING))
         for _ in range(turns):
@@ -258,7 +259,7 @@ def test_a_loop_whose_turns_are_long_ends_the_wait_too(own_server: RedisServer) 
 
     async def main() -> float:
         pool = aioredis.ConnectionPool(port=own_server.port)
-        together = Together(pool.get_connection, pool.release, 0.1)
+        together = Together(taking(pool), pool.release, 0.1)
         await together.ask(PING)
         own_server.client().execute_command("CLIENT", "PAUSE", 1500, "ALL")
         begun = time.monotonic()
@@ -277,7 +278,7 @@ def test_a_loop_whose_turns_are_long_ends_the_wait_too(own_server: RedisServer) 
 def test_who_waits_behind_many_that_have_gone_is_not_forgotten(server: RedisServer) -> None:
     async def main() -> Any:
         pool = aioredis.ConnectionPool(port=server.port)
-        together = Together(pool.get_connection, pool.release, 1.0)
+        together = Together(taking(pool), pool.release, 1.0)
         first = together.ask(PING)  # it opens the connection meanwhile
         gone = [together.ask(PING) for _ in range(3 * MOST)]
         last = together.ask(PING)
@@ -316,7 +317,7 @@ def test_lists_without_end_end_the_connection() -> None:
 def test_who_goes_leaves_the_others_their_answers(server: RedisServer) -> None:
     async def main() -> list[Any]:
         pool = aioredis.ConnectionPool(port=server.port)
-        together = Together(pool.get_connection, pool.release, 1.0)
+        together = Together(taking(pool), pool.release, 1.0)
         asked = [asyncio.ensure_future(together.ask(packed("ECHO", n))) for n in range(200)]
         for n in range(0, 200, 3):
             asked[n].cancel()
@@ -336,7 +337,7 @@ def test_the_pool_has_its_place_back(server: RedisServer) -> None:
 
     async def main() -> int:
         pool = aioredis.ConnectionPool(port=server.port, max_connections=1)
-        together = Together(pool.get_connection, pool.release, 1.0)
+        together = Together(taking(pool), pool.release, 1.0)
         lost = 0
         for _ in range(20):
             answers = [together.ask(packed("CLIENT", "ID")), together.ask(packed("QUIT")), together.ask(PING)]
