@@ -1,5 +1,5 @@
 -- acquire_fixed: may `cost` units of one fixed window pass now? Takes them, or nothing. What acquire_all answers of
--- such a limit alone, in half the time beyond its three commands.
+-- such a limit alone, in 1.15 of the time of a GET and not 1.4 of it.
 --
 -- KEYS   the window
 -- ARGV   one text: mode ('take' | 'peek'), now ('-' = ask Redis), count (0 = closed), period (us), cost

@@ -127,6 +127,8 @@ class Leases:
 
     def forget(self, buckets: Sequence[str]) -> None:
         """They were reset, or had something given back: what was taken ahead of that is not used any more."""
+        if self._pid != os.getpid():  # a fork has taken nothing
+            return
         with self._lock:
             for lease in {id(lease): lease for bucket in buckets if (lease := self._of.get(bucket))}.values():
                 lease.left, lease.filling = 0, min(lease.filling, 1)

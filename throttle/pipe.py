@@ -1,7 +1,8 @@
 """A connection of redis-py's, read by callback: no task, stream or timer for each answer.
 
 redis-py connects and greets (TLS, passwords, Sentinel, Unix sockets), and closes. In between, replies are handed over
-as they come: read through its streams, a round trip of seven questions cost an event loop 350 µs, so 100.
+as they come: with 16 askers a limited request took 55 µs of an event loop's time when they were read through its
+streams, and takes 40.
 """
 
 from __future__ import annotations

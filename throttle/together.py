@@ -1,7 +1,7 @@
 """Questions of one event loop that come while Redis answers go together in the next round trip.
 
-A round trip costs the loop 50 µs or more of its own time, whether one question is in it or twenty. Those of one turn
-of the loop leave at its end; those that come while a round trip is under way leave with the next.
+A round trip costs the loop system calls and turns, whether one question is in it or twenty. Those of one turn of the
+loop leave at its end; those that come while a round trip is under way leave with the next.
 """
 
 from __future__ import annotations

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from throttle.clock import SLEW, Clock
+from throttle.entry import Turn
+from throttle.errors import StoreUnavailable
+from throttle.start import _patiently
 from throttle.store import Store
 
 AHEAD = 1_000_000.0  #: s that Redis's clock is ahead of ours here
@@ -83,6 +88,21 @@ def test_after_an_outage_nothing_is_known() -> None:
     known = clock()
     told(known, 100.0, 0.0001, 0.0001)
     known.forget()
+    late, _ = told(known, 100.1, 0.010, 0.010, AHEAD - 0.008)
+    assert 0 <= late <= 0.0101
+
+
+def test_a_start_that_redis_did_not_answer_forgets_its_clock() -> None:
+    known, failed = clock(), iter([True])
+    told(known, 100.0, 0.0001, 0.0001)
+    place: Any = SimpleNamespace(clock=known, complain=lambda *_: None, settings=SimpleNamespace(on_store_error="park"))
+
+    def ask() -> tuple[Turn, float, float]:
+        if next(failed, False):
+            raise StoreUnavailable("gone")
+        return Turn("go"), 0.0, 0.0
+
+    assert _patiently(place, ask)[0].what == "go"
     late, _ = told(known, 100.1, 0.010, 0.010, AHEAD - 0.008)
     assert 0 <= late <= 0.0101
 

@@ -203,7 +203,7 @@ _DIALECTS: dict[str, Callable[[_Said], dict[str, str]]] = {
 
 
 def _usual(decision: Decision, closed: int) -> dict[str, str]:
-    """draft-8 where nothing else is said: the way of nearly all answers, in a third of the time."""
+    """draft-8 where nothing else is said: the way of nearly all answers, in 2 µs and not 4."""
     named: dict[str, tuple[str, int, int, str]] = {}
     for one in decision.policies:
         named.setdefault(one.label, (one.label, one.quota, one.window, one.unit))
