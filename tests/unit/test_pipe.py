@@ -292,6 +292,23 @@ def test_who_waits_behind_many_that_have_gone_is_not_forgotten(server: RedisServ
     assert asyncio.run(main()) == [b"PONG"] * 2
 
 
+def test_who_goes_before_the_question_leaves_is_charged_nothing(server: RedisServer) -> None:
+    key = "never-left"
+
+    async def main() -> Any:
+        pool = aioredis.ConnectionPool(port=server.port)
+        together = Together(taking(pool), pool.release, 1.0)
+        asked = [together.ask(packed("INCR", key)) for _ in range(10)]
+        for one in asked[:9]:
+            one.cancel()
+        said = await asked[9]
+        await pool.disconnect()
+        return said
+
+    server.client().delete(key)
+    assert asyncio.run(main()) == 1
+
+
 def test_an_error_that_redis_py_cannot_read_is_an_error_all_the_same() -> None:
     async def partly(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"-MOVED\r\n-MOVED 12\r\n-\r\n:1\r\n")
